@@ -1,0 +1,88 @@
+/** A pending timer. Cancelling twice, or after it fired, does nothing. */
+export interface Timer extends Disposable {
+  cancel(): void;
+}
+
+export interface TimerOptions {
+  /** Whether the pending timer keeps the process alive. Default `true`. */
+  readonly ref?: boolean | undefined;
+}
+
+/**
+ * Where time comes from. The system clock in production, a virtual one in tests and simulation; no other
+ * file of this package reads a clock or sets a timer.
+ */
+export interface Clock {
+  /** Monotonic milliseconds since an arbitrary origin. Decides every deadline. */
+  now(): number;
+  /** Wall time, milliseconds since the epoch. For display, and to notice a suspended machine; never a deadline. */
+  wallTime(): number;
+  /** Calls `fire` once, `delayMs` from now. Delays of any size work; 0 and less fire as soon as possible. */
+  setTimer(delayMs: number, fire: () => void, options?: TimerOptions): Timer;
+}
+
+/** Node stores delays in a signed 32-bit integer; a longer one would fire at once. */
+const LONGEST_DELAY_MS = 2 ** 31 - 1;
+
+class SystemTimer implements Timer {
+  #handle: NodeJS.Timeout | undefined;
+
+  constructor(delayMs: number, fire: () => void, ref: boolean) {
+    this.#arm(performance.now() + delayMs, fire, ref);
+  }
+
+  #arm(dueAt: number, fire: () => void, ref: boolean): void {
+    const left = Math.max(0, dueAt - performance.now());
+    const handle = setTimeout(
+      () => {
+        if (left > LONGEST_DELAY_MS) return this.#arm(dueAt, fire, ref);
+        this.#handle = undefined;
+        fire();
+      },
+      Math.min(left, LONGEST_DELAY_MS),
+    );
+    if (!ref) handle.unref();
+    this.#handle = handle;
+  }
+
+  cancel(): void {
+    clearTimeout(this.#handle);
+    this.#handle = undefined;
+  }
+
+  [Symbol.dispose](): void {
+    this.cancel();
+  }
+}
+
+/** The machine's clocks: `performance.now()` and `Date.now()`. */
+export const systemClock: Clock = {
+  now: () => performance.now(),
+  wallTime: () => Date.now(),
+  setTimer: (delayMs, fire, options) => new SystemTimer(delayMs, fire, options?.ref ?? true),
+};
+
+/** Resolves after `delayMs`; rejects with the signal's reason when that aborts first. */
+export function sleep(
+  clock: Clock,
+  delayMs: number,
+  options: TimerOptions & { readonly signal?: AbortSignal | undefined } = {},
+): Promise<void> {
+  const { signal } = options;
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted) return reject(signal.reason);
+    const onAbort = () => {
+      timer.cancel();
+      reject(signal?.reason);
+    };
+    const timer = clock.setTimer(
+      delayMs,
+      () => {
+        signal?.removeEventListener('abort', onAbort);
+        resolve();
+      },
+      options,
+    );
+    signal?.addEventListener('abort', onAbort, { once: true });
+  });
+}

@@ -1,0 +1,99 @@
+import { GuardError } from './errors.ts';
+
+/** The largest revision etcd can issue: revisions are signed 64-bit integers. */
+const MAX_REVISION = 2n ** 63n - 1n;
+const ID = /^[A-Za-z0-9_-]{1,64}$/;
+const DECIMAL = /^[1-9][0-9]{0,18}$/;
+
+/** The three parts that identify one grant. */
+export interface FencingTokenParts {
+  /** Which revision history issued the token: the value of `<namespace>/lineage` in etcd. */
+  readonly lineage: string;
+  /**
+   * etcd's ModRevision of the lock's key, 1 to 2^63 − 1. A `bigint`, because values above 2^53 must
+   * survive; a decimal string is accepted and checked, a `number` is not.
+   */
+  readonly revision: bigint | string;
+  /** The random id of the acquisition that was granted. */
+  readonly acquisition: string;
+}
+
+/**
+ * A fencing token: immutable, bound to one hold for ever.
+ *
+ * Within one lock name and one lineage, `revision` rises strictly in the order in which etcd granted the
+ * lock (etcd assigns revisions in one total order). Tokens of two names, or of two lineages, are not
+ * comparable.
+ *
+ * Everywhere outside memory (JSON, headers, SQL text, environment) a token is the one line of text that
+ * {@link FencingToken.toString} gives; `JSON.stringify` uses it too.
+ */
+export class FencingToken {
+  readonly lineage: string;
+  readonly revision: bigint;
+  readonly acquisition: string;
+
+  /** @throws {@link GuardError} `invalid-token`, naming the part and the value. */
+  constructor(parts: FencingTokenParts) {
+    this.lineage = checkId('lineage', parts.lineage);
+    this.revision = checkRevision(parts.revision);
+    this.acquisition = checkId('acquisition', parts.acquisition);
+    Object.freeze(this);
+  }
+
+  /**
+   * Reads the text form, `lineage:revision:acquisition`.
+   * @throws {@link GuardError} `invalid-token` for anything else.
+   */
+  static parse(text: string): FencingToken {
+    const [lineage, revision, acquisition, ...rest] = typeof text === 'string' ? text.split(':') : [];
+    if (lineage === undefined || revision === undefined || acquisition === undefined || rest.length > 0) {
+      throw invalid('token', text, 'expected "lineage:revision:acquisition"');
+    }
+    return new FencingToken({ lineage, revision, acquisition });
+  }
+
+  /** The text form, `lineage:revision:acquisition`, with the revision in decimal. */
+  toString(): string {
+    return `${this.lineage}:${this.revision}:${this.acquisition}`;
+  }
+
+  toJSON(): string {
+    return this.toString();
+  }
+}
+
+/**
+ * How a token stands to another one:
+ * - `below`, `above`: an older, a newer grant of the same lineage;
+ * - `same`: the same grant;
+ * - `conflicting`: the same revision but another acquisition, which only a rewritten history can produce
+ *   (a restored snapshot issues revisions twice);
+ * - `foreign`: another lineage, not comparable.
+ */
+export type TokenOrder = 'below' | 'same' | 'above' | 'conflicting' | 'foreign';
+
+/** How `a` stands to `b`. Only meaningful for tokens of one lock name: the caller vouches for that. */
+export function compareTokens(a: FencingToken, b: FencingToken): TokenOrder {
+  if (a.lineage !== b.lineage) return 'foreign';
+  if (a.revision < b.revision) return 'below';
+  if (a.revision > b.revision) return 'above';
+  return a.acquisition === b.acquisition ? 'same' : 'conflicting';
+}
+
+function checkId(field: string, value: unknown): string {
+  if (typeof value === 'string' && ID.test(value)) return value;
+  throw invalid(field, value, 'expected 1 to 64 characters of A-Z a-z 0-9 _ -');
+}
+
+function checkRevision(value: unknown): bigint {
+  const revision = typeof value === 'string' && DECIMAL.test(value) ? BigInt(value) : value;
+  if (typeof revision === 'bigint' && revision >= 1n && revision <= MAX_REVISION) return revision;
+  throw invalid('revision', value, 'expected a bigint or a decimal string from 1 to 2^63-1');
+}
+
+function invalid(field: string, value: unknown, why: string): GuardError {
+  const shown =
+    typeof value === 'string' ? JSON.stringify(value.slice(0, 200)) : `${typeof value} ${String(value)}`;
+  return new GuardError('invalid-token', `fencing token: ${field} is ${shown}; ${why}`);
+}

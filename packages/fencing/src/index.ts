@@ -1,0 +1,14 @@
+export { GuardError, type GuardErrorCode, type GuardErrorOptions, type GuardOutcome } from './errors.ts';
+export { compareTokens, FencingToken, type FencingTokenParts, type TokenOrder } from './fencing-token.ts';
+export {
+  type Claimable,
+  decideGuard,
+  type Guard,
+  type GuardCallOptions,
+  type GuardDecision,
+  type GuardState,
+  type GuardVerb,
+  type RunOptions,
+  refusal,
+} from './guard.ts';
+export { FENCING_TOKEN_HEADER, formatFencingHeader, parseFencingHeader } from './http-header.ts';
