@@ -17,9 +17,10 @@
  * | `lease-not-found` | etcd does not know the lease |
  * | `lease-exists` | etcd already has a lease of that id |
  * | `storage-full` | etcd's NOSPACE alarm is raised |
+ * | `invalid-request` | etcd refuses the request as it stands: an empty key, a key written twice in one transaction |
  * | `limit-exceeded` | etcd refused the size, the number of operations or the rate |
  * | `compacted` | the revisions asked for have been compacted away |
- * | `history-changed` | etcd's data were wiped, restored or rolled back; earlier tokens cannot be ordered |
+ * | `history-regressed` | etcd's data were wiped, restored or rolled back; earlier tokens cannot be ordered |
  * | `unexpected-reply` | etcd answered something this version does not understand |
  */
 export type LockkeeperErrorCode =
@@ -38,15 +39,45 @@ export type LockkeeperErrorCode =
   | 'lease-not-found'
   | 'lease-exists'
   | 'storage-full'
+  | 'invalid-request'
   | 'limit-exceeded'
   | 'compacted'
-  | 'history-changed'
+  | 'history-regressed'
   | 'unexpected-reply';
+
+/**
+ * Why a hold ended without its owner's wish. The first group ends the session and every hold on it, the
+ * second a single hold.
+ *
+ * | cause | meaning |
+ * |---|---|
+ * | `unconfirmed` | no renewal was confirmed in time; the lease may or may not still exist |
+ * | `expired` | etcd answered that the lease is gone, after its time had run out |
+ * | `revoked` | etcd answered that the lease is gone, before its time had run out: somebody revoked it |
+ * | `history-regressed` | etcd's data were wiped, restored or rolled back |
+ * | `unauthorized` | etcd refuses the credentials for good |
+ * | `closed` | the keeper was closed |
+ * | `key-deleted` | somebody deleted the lock's key |
+ * | `foreign-write` | somebody overwrote the lock's key |
+ */
+export type LossCause =
+  | 'unconfirmed'
+  | 'expired'
+  | 'revoked'
+  | 'history-regressed'
+  | 'unauthorized'
+  | 'closed'
+  | 'key-deleted'
+  | 'foreign-write';
 
 export interface LockkeeperErrorOptions {
   readonly cause?: unknown;
   /** Default: `unknown` for `unreachable`, `storage-full` and `unexpected-reply`, else `rejected`. */
   readonly outcome?: 'rejected' | 'unknown' | undefined;
+  /** With `lost` and `lost-while-waiting`. */
+  readonly lossCause?: LossCause | undefined;
+  /** With `lost`, from `using`: what the callback returned before the loss was known. */
+  readonly result?: unknown;
 }
 
 const UNKNOWN: ReadonlySet<LockkeeperErrorCode> = new Set([
@@ -67,11 +98,17 @@ export class LockkeeperError extends Error {
    * or later. Unknown is never to be read as failure.
    */
   readonly outcome: 'rejected' | 'unknown';
+  /** Why the lock was lost; only with `lost` and `lost-while-waiting`. */
+  readonly lossCause: LossCause | undefined;
+  /** What the callback of `using` returned although the lock was lost meanwhile; only with `lost`. */
+  readonly result: unknown;
 
   constructor(code: LockkeeperErrorCode, message: string, options: LockkeeperErrorOptions = {}) {
     super(message, 'cause' in options ? { cause: options.cause } : undefined);
     this.code = code;
     this.outcome = options.outcome ?? (UNKNOWN.has(code) ? 'unknown' : 'rejected');
+    this.lossCause = options.lossCause;
+    this.result = options.result;
     Object.defineProperty(this, BRAND, { value: true });
   }
 

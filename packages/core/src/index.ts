@@ -1,1 +1,36 @@
-export {};
+export { type Clock, systemClock, type Timer, type TimerOptions } from './clock.ts';
+export type {
+  CallOptions,
+  Compare,
+  CompareOperator,
+  Coordinator,
+  GrantReply,
+  GrantRequest,
+  KeySpan,
+  KeyValue,
+  Operation,
+  OperationResult,
+  RangeReply,
+  RangeRequest,
+  RangeResult,
+  Txn,
+  TxnReply,
+  TxnResult,
+  Watch,
+  WatchEvent,
+  WatchHandler,
+  WatchRequest,
+} from './coordinator/coordinator.ts';
+export { prefixSpan } from './coordinator/coordinator.ts';
+export { type EtcdOptions, etcdCoordinator } from './coordinator/etcd/etcd-coordinator.ts';
+export {
+  LockkeeperError,
+  type LockkeeperErrorCode,
+  type LockkeeperErrorOptions,
+  type LossCause,
+} from './errors.ts';
+export { type CloseOptions, connect, type Keeper } from './keeper.ts';
+export type { Contender } from './lock/acquisition.ts';
+export type { Hold, HoldStanding, ReleaseAnswer } from './lock/hold.ts';
+export type { AcquireOptions, Lock, TryAcquired, TryAcquireOptions } from './lock/lock.ts';
+export type { ConnectOptions, Logger } from './options.ts';

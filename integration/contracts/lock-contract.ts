@@ -1,0 +1,23 @@
+import { onTestFinished } from 'vitest';
+import { describeAcquiring } from './lock/acquiring.ts';
+import { describeClaims } from './lock/claims.ts';
+import { describeClosing } from './lock/closing.ts';
+import { describeHolding } from './lock/holding.ts';
+import { describeUnknownOutcomes } from './lock/unknown-outcomes.ts';
+import { describeUsing } from './lock/using.ts';
+import { type CoordinatorWorld, LockWorld } from './lock-world.ts';
+
+/** What every lock keeps to, on every coordinator. */
+export function describeLocks(where: string, makeWorld: () => Promise<CoordinatorWorld>): void {
+  const newWorld = async (): Promise<LockWorld> => {
+    const world = new LockWorld(await makeWorld());
+    onTestFinished(() => world[Symbol.asyncDispose]());
+    return world;
+  };
+  describeAcquiring(where, newWorld);
+  describeUnknownOutcomes(where, newWorld);
+  describeHolding(where, newWorld);
+  describeClaims(where, newWorld);
+  describeUsing(where, newWorld);
+  describeClosing(where, newWorld);
+}

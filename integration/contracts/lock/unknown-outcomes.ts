@@ -1,0 +1,103 @@
+import { describe, expect, it } from 'vitest';
+import { isEnding, isEnqueue } from '../../support/faulty-coordinator.ts';
+import type { MakeLockWorld } from '../lock-world.ts';
+import { settled, soon } from '../outcome.ts';
+
+/** Lost replies and late copies: never a ghost, never a wrong token. */
+export function describeUnknownOutcomes(where: string, newWorld: MakeLockWorld): void {
+  describe(`locks on ${where}: unknown outcomes`, () => {
+    it('an enqueue whose reply is lost is found again: the token is that of the first commit', async () => {
+      const world = await newWorld();
+      const { keeper, connection } = await world.faulty();
+      await (await keeper.lock('warm-up').acquire()).release();
+      connection.loseNextReply(isEnqueue);
+      const hold = await soon(world, keeper.lock('x').acquire({ waitTimeoutMs: 5_000 }));
+      const [key] = await world.queue('x');
+      const { kvs } = await world.raw.range({ key: `${world.namespace}/lock/x/${key}` });
+      expect(kvs[0]?.createRevision).toBe(hold.token.revision);
+      expect(await hold.release()).toMatchObject({ outcome: 'released' });
+      expect(await world.queueLength('x')).toBe(0);
+    });
+
+    it('the same for tryAcquire, and in the middle of a queue', async () => {
+      const world = await newWorld();
+      const { keeper, connection } = await world.faulty();
+      connection.loseNextReply(isEnqueue);
+      const { hold } = await soon(world, keeper.lock('x').tryAcquire());
+      connection.loseNextReply(isEnqueue);
+      const waiting = settled(keeper.lock('x').acquire());
+      await world.until('queued', async () => (await world.queueLength('x')) === 2);
+      await hold?.release();
+      expect(await soon(world, waiting)).toHaveProperty('value');
+    });
+
+    it('a copy of an enqueue that arrives after its acquisition ended leaves no key behind', async () => {
+      const world = await newWorld();
+      const { keeper, connection } = await world.faulty();
+      await (await keeper.lock('warm-up').acquire()).release();
+      const heldBack = connection.holdNextBack(isEnqueue);
+      const acquiring = soon(world, keeper.lock('x').acquire());
+      const sendLateCopy = await heldBack;
+      await (await acquiring).release();
+      const late = await sendLateCopy();
+      expect(late.succeeded).toBe(false);
+      expect(await world.queueLength('x')).toBe(0);
+    });
+
+    it('nor does one that arrives after the wait was given up', async () => {
+      const world = await newWorld();
+      const { keeper, connection } = await world.faulty();
+      await (await keeper.lock('warm-up').acquire()).release();
+      const abort = new AbortController();
+      const heldBack = connection.holdNextBack(isEnqueue);
+      const acquiring = settled(keeper.lock('x').acquire({ signal: abort.signal }));
+      const sendLateCopy = await heldBack;
+      abort.abort('enough');
+      expect(await acquiring).toEqual({ error: 'enough' });
+      await world.until('the ending was sent', () => connection.sent.some(isEnding));
+      await world.passTime(100);
+      expect((await sendLateCopy()).succeeded).toBe(false);
+      expect(await world.queueLength('x')).toBe(0);
+    });
+
+    it('C1: a release whose reply is lost cannot touch the next hold of the same client', async () => {
+      const world = await newWorld();
+      const { keeper, connection } = await world.faulty();
+      const other = await world.keeper();
+      const first = await keeper.lock('x').acquire();
+      connection.loseNextReply(isEnding);
+      const answer = await soon(world, first.release());
+      expect(answer).toMatchObject({ outcome: 'released' });
+      const lastEnding = connection.sent.filter(isEnding).at(-1);
+      const second = await keeper.lock('x').acquire();
+      expect(second.token.revision).toBeGreaterThan(first.token.revision);
+      // The very message again, late.
+      await world.raw.txn(lastEnding ?? expect.unreachable());
+      expect(await first.release()).toBe(answer);
+      expect(second.standing).toBe('held');
+      expect((await other.lock('x').tryAcquire()).holder?.createRevision).toBe(second.token.revision);
+      expect(await second.release()).toMatchObject({ outcome: 'released' });
+    });
+
+    it('a release that cannot be confirmed answers unknown, and is repeated until it is', async () => {
+      const world = await newWorld();
+      const { keeper, connection } = await world.faulty({ ttlMs: 20_000 });
+      const hold = await keeper.lock('x').acquire();
+      connection.goSilent();
+      expect(await soon(world, hold.release())).toMatchObject({ outcome: 'unknown' });
+      expect(hold.standing).toBe('released');
+      expect(await world.queueLength('x')).toBe(1);
+      connection.heal();
+      await world.until('the release arrived', async () => (await world.queueLength('x')) === 0);
+    });
+
+    it('a release of a hold whose key was deleted from outside says that it was lost already', async () => {
+      const world = await newWorld();
+      const keeper = await world.keeper();
+      const hold = await keeper.lock('x').acquire();
+      const key = `${world.namespace}/lock/x/${(await world.queue('x'))[0]}`;
+      await world.raw.txn({ compare: [], success: [{ op: 'delete', key }], failure: [] });
+      expect(await hold.release()).toEqual({ outcome: 'already-lost', sealed: undefined });
+    });
+  });
+}

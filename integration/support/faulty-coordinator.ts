@@ -1,0 +1,105 @@
+import {
+  type CallOptions,
+  type Coordinator,
+  LockkeeperError,
+  type Txn,
+  type TxnReply,
+} from '@lockkeeper/core';
+
+/** What becomes of one transaction: its reply is lost, or it is held back and sent when the test says so. */
+type TxnFault =
+  | { readonly kind: 'lose-reply'; readonly matches: (txn: Txn) => boolean }
+  | {
+      readonly kind: 'hold-back';
+      readonly matches: (txn: Txn) => boolean;
+      readonly held: (send: () => Promise<TxnReply>) => void;
+    };
+
+/**
+ * A coordinator whose connection misbehaves on request. What the caller sees is what a real connection
+ * gives it: `unreachable`, with an unknown outcome. What etcd sees is decided by the test.
+ */
+export class FaultyCoordinator implements Coordinator {
+  readonly #inner: Coordinator;
+  readonly #faults: TxnFault[] = [];
+  #silent = false;
+  /** Every transaction that was sent, in order. */
+  readonly sent: Txn[] = [];
+
+  constructor(inner: Coordinator) {
+    this.#inner = inner;
+  }
+
+  get clock(): Coordinator['clock'] {
+    return this.#inner.clock;
+  }
+
+  /** The next transaction that matches is applied, but its reply never arrives. */
+  loseNextReply(matches: (txn: Txn) => boolean): void {
+    this.#faults.push({ kind: 'lose-reply', matches });
+  }
+
+  /** The next transaction that matches does not reach etcd before `send()`; the caller gives up on it at once. */
+  holdNextBack(matches: (txn: Txn) => boolean): Promise<() => Promise<TxnReply>> {
+    return new Promise((held) => this.#faults.push({ kind: 'hold-back', matches, held }));
+  }
+
+  /** From now on nothing reaches etcd and nothing is answered, as when the cable is pulled. */
+  goSilent(): void {
+    this.#silent = true;
+  }
+
+  heal(): void {
+    this.#silent = false;
+  }
+
+  describe: Coordinator['describe'] = (options) =>
+    this.#call('describe', () => this.#inner.describe(options));
+  grant: Coordinator['grant'] = (request, options) =>
+    this.#call('grant', () => this.#inner.grant(request, options));
+  renew: Coordinator['renew'] = (lease, options) =>
+    this.#call('renew', () => this.#inner.renew(lease, options));
+  revoke: Coordinator['revoke'] = (lease, options) =>
+    this.#call('revoke', () => this.#inner.revoke(lease, options));
+  range: Coordinator['range'] = (range, options) =>
+    this.#call('range', () => this.#inner.range(range, options));
+  watch: Coordinator['watch'] = (request, handler) => this.#inner.watch(request, handler);
+  txn: Coordinator['txn'] = (txn, options) => this.#call('txn', () => this.#txn(txn, options));
+
+  close(): Promise<void> {
+    return this.#inner.close();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  async #txn(txn: Txn, options: CallOptions | undefined): Promise<TxnReply> {
+    this.sent.push(txn);
+    const index = this.#faults.findIndex((fault) => fault.matches(txn));
+    const [fault] = index < 0 ? [] : this.#faults.splice(index, 1);
+    if (fault === undefined) return this.#inner.txn(txn, options);
+    if (fault.kind === 'hold-back') fault.held(() => this.#inner.txn(txn));
+    else await this.#inner.txn(txn, options);
+    throw unreachable('txn');
+  }
+
+  async #call<T>(verb: string, send: () => Promise<T>): Promise<T> {
+    if (this.#silent) throw unreachable(verb);
+    return send();
+  }
+}
+
+/** An acquire transaction. */
+export function isEnqueue(txn: Txn): boolean {
+  return txn.success.some((operation) => operation.op === 'txn');
+}
+
+/** A release or another ending. */
+export function isEnding(txn: Txn): boolean {
+  return txn.success.some((operation) => operation.op === 'delete');
+}
+
+function unreachable(verb: string): LockkeeperError {
+  return new LockkeeperError('unreachable', `${verb}: no reply (fault injected by the test)`);
+}

@@ -1,0 +1,133 @@
+import type { Coordinator } from './coordinator/coordinator.ts';
+import { LockkeeperError } from './errors.ts';
+import type { Hold } from './lock/hold.ts';
+import { KeyLayout } from './lock/key-layout.ts';
+import { Lock } from './lock/lock.ts';
+import type { LockHost } from './lock/lock-host.ts';
+import { Surroundings } from './lock/surroundings.ts';
+import { type ConnectOptions, type ResolvedOptions, resolveOptions } from './options.ts';
+import { readLineage } from './session/lineage.ts';
+import { Session } from './session/session.ts';
+import { unlessAborted, within } from './signals.ts';
+import { duration } from './validation.ts';
+
+export interface CloseOptions {
+  /**
+   * How long `using` callbacks may take to end after their hold's signal has told them to, in milliseconds.
+   * Their locks stay held and renewed meanwhile. Default 5,000.
+   */
+  readonly drainTimeoutMs?: number | undefined;
+}
+
+/** How long `close()` waits for etcd to confirm releases before it revokes the lease, which frees the rest. */
+const ENDINGS_TIMEOUT_MS = 5_000;
+
+/**
+ * Everything one process holds and waits for in one namespace, on one session at a time. After a session is
+ * lost the next acquire opens a new one; a lost one is never used again.
+ */
+export class Keeper implements AsyncDisposable {
+  readonly #options: ResolvedOptions;
+  readonly #host: LockHost;
+  readonly #closing = new AbortController();
+  readonly #background = new Set<Promise<unknown>>();
+  #session: Session | undefined;
+  #opening: Promise<Session> | undefined;
+  #closed: Promise<void> | undefined;
+
+  /** @internal */
+  constructor(options: ResolvedOptions) {
+    this.#options = options;
+    this.#host = {
+      options,
+      layout: new KeyLayout(options.namespace),
+      surroundings: new Surroundings(),
+      holds: new Set<Hold>(),
+      closing: this.#closing.signal,
+      session: (signal) => this.#standingSession(signal),
+      inBackground: (work) => this.#inBackground(work),
+    };
+  }
+
+  /** The coordinator below, for transactions of your own under `hold.compare()`. Closed with the keeper. */
+  get coordinator(): Coordinator {
+    return this.#options.coordinator;
+  }
+
+  /**
+   * The lock of that name, 1 to 1,024 bytes; any characters, none of which mean anything. Costs nothing
+   * until it is acquired; asking twice gives two objects for one lock.
+   * @throws {@link LockkeeperError} `invalid-option`.
+   */
+  lock(name: string): Lock {
+    return new Lock(name, this.#host);
+  }
+
+  /**
+   * Takes on no new work, lets waits fail with `closed`, asks running `using` callbacks to stop and waits
+   * for them, releases every hold, revokes the lease and closes the coordinator. Nothing that keeps the
+   * process alive is left. Idempotent; never rejects.
+   */
+  close(options: CloseOptions = {}): Promise<void> {
+    const drainTimeoutMs = duration('drainTimeoutMs', options.drainTimeoutMs ?? 5_000, { min: 0 });
+    this.#closed ??= this.#close(drainTimeoutMs);
+    return this.#closed;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  async #close(drainTimeoutMs: number): Promise<void> {
+    const { clock, coordinator } = this.#options;
+    const { holds, surroundings } = this.#host;
+    const reason = new LockkeeperError('closed', 'the keeper was closed');
+    this.#closing.abort(reason);
+    for (const hold of holds) hold.requestStop(reason);
+    await within(clock, drainTimeoutMs, surroundings.drained());
+    await within(clock, ENDINGS_TIMEOUT_MS, Promise.all([...holds].map((hold) => hold.release())));
+    await within(clock, ENDINGS_TIMEOUT_MS, Promise.all(this.#background));
+    await this.#session?.close();
+    await coordinator.close();
+  }
+
+  async #standingSession(signal: AbortSignal): Promise<Session> {
+    while (this.#session === undefined || this.#session.isLost()) {
+      this.#opening ??= this.#open().finally(() => {
+        this.#opening = undefined;
+      });
+      // The opening serves everybody who waits for it, so one caller's abort must not end it.
+      this.#session = await unlessAborted(signal, this.#opening);
+    }
+    return this.#session;
+  }
+
+  async #open(): Promise<Session> {
+    const { coordinator, ttlMs, marginMs, logger } = this.#options;
+    const call = { signal: this.#closing.signal };
+    const lineage = await readLineage(coordinator, this.#host.layout.lineage, call);
+    return Session.open({ coordinator, ttlMs, marginMs, lineage, logger }, call);
+  }
+
+  #inBackground(work: Promise<unknown>): void {
+    this.#background.add(work);
+    void work.finally(() => this.#background.delete(work));
+  }
+}
+
+/**
+ * Connects to etcd (or to a given coordinator) and reads the lineage, so that a cluster that cannot be used
+ * shows here. A lease is granted with the first acquire.
+ * @throws {@link LockkeeperError} `invalid-option`, `unreachable`, `unauthenticated`, `permission-denied`.
+ */
+export async function connect(options: ConnectOptions): Promise<Keeper> {
+  const resolved = resolveOptions(options);
+  const keeper = new Keeper(resolved);
+  try {
+    await readLineage(resolved.coordinator, new KeyLayout(resolved.namespace).lineage, {});
+    return keeper;
+  } catch (error) {
+    await keeper.close();
+    throw error;
+  }
+}

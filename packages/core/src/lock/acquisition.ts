@@ -1,0 +1,126 @@
+import { randomBytes } from 'node:crypto';
+import { hostname } from 'node:os';
+import type { Compare, KeySpan, KeyValue } from '../coordinator/coordinator.ts';
+import { LockkeeperError, type LossCause } from '../errors.ts';
+import type { ResolvedOptions } from '../options.ts';
+import type { Session, SessionMember } from '../session/session.ts';
+import { AbortScope } from '../signals.ts';
+import type { KeyLayout } from './key-layout.ts';
+
+/** Who stands behind a key in a queue. `etcdctl lock` and Go clients write no details. */
+export interface Contender {
+  readonly key: string;
+  /** 0n: the key was detached from its lease and blocks until an operator removes it. */
+  readonly lease: bigint;
+  readonly createRevision: bigint;
+  readonly acquisition: string | undefined;
+  readonly identity: string | undefined;
+  readonly host: string | undefined;
+  readonly pid: number | undefined;
+  /** Wall time of the contender's host when it queued, ISO 8601. */
+  readonly since: string | undefined;
+}
+
+/**
+ * One attempt to get a lock: its random id, its key and slot, and how many sent copies of its enqueue
+ * transaction were never answered. It belongs to one session from its first message until its ending is
+ * confirmed, or the session is lost, whichever is first.
+ */
+export class Acquisition implements SessionMember {
+  readonly id: string = randomBytes(16).toString('base64url');
+  readonly name: string;
+  readonly session: Session;
+  readonly queue: Required<KeySpan>;
+  readonly key: string;
+  readonly cancelledKey: string;
+  readonly lineageKey: string;
+  readonly value: string;
+  /** Aborts everything that this acquisition waits for when the session is lost. */
+  readonly scope: AbortScope = new AbortScope();
+  /** Copies of the enqueue transaction that may still take effect, now or later. */
+  unanswered = 0;
+  /** Whether our key may be in etcd. */
+  mayExist = false;
+  /** What to do besides aborting the waits when the session is lost. */
+  onLost: ((cause: LossCause) => void) | undefined;
+  readonly #slot: number;
+  #ended = false;
+
+  constructor(name: string, session: Session, layout: KeyLayout, options: ResolvedOptions) {
+    this.name = name;
+    this.session = session;
+    this.queue = layout.queue(name);
+    this.#slot = session.slots.take(name);
+    this.key = layout.contender(this.queue, session.lease, this.#slot);
+    this.cancelledKey = layout.cancelled(this.id);
+    this.lineageKey = layout.lineage;
+    this.value = JSON.stringify({
+      v: 1,
+      acquisition: this.id,
+      identity: options.identity,
+      host: hostname(),
+      pid: process.pid,
+      since: new Date(options.clock.wallTime()).toISOString(),
+    });
+    // Tells us at once where the session was lost in the meantime.
+    session.join(this);
+  }
+
+  /** True while etcd is in the history that this acquisition's session began in. */
+  get lineageCompare(): Compare {
+    return { key: this.lineageKey, target: 'value', is: '=', to: this.session.lineage };
+  }
+
+  onSessionLost(cause: LossCause): void {
+    this.scope.abort(this.lostWhileWaiting(cause));
+    this.onLost?.(cause);
+  }
+
+  lostWhileWaiting(cause: LossCause): LockkeeperError {
+    const why = this.session.lossCause === undefined ? cause : this.session.describeLoss();
+    return new LockkeeperError(
+      'lost-while-waiting',
+      `lock "${this.name}": lost before it was granted (${why})`,
+      {
+        lossCause: cause,
+      },
+    );
+  }
+
+  /** Our key is certainly gone from etcd, or dies with the session: the slot is free again. */
+  settle(): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    this.scope[Symbol.dispose]();
+    this.session.slots.free(this.name, this.#slot);
+    this.session.leave(this);
+  }
+}
+
+/** Reads who wrote a key of a queue; tolerates what other programs write there. */
+export function readContender(kv: KeyValue): Contender {
+  const { key, lease, createRevision } = kv;
+  const fields = parseDetails(new TextDecoder().decode(kv.value));
+  const text = (value: unknown) => (typeof value === 'string' ? value : undefined);
+  return {
+    key,
+    lease,
+    createRevision,
+    acquisition: text(fields.acquisition),
+    identity: text(fields.identity),
+    host: text(fields.host),
+    pid: typeof fields.pid === 'number' ? fields.pid : undefined,
+    since: text(fields.since),
+  };
+}
+
+type Details = { readonly [field in 'acquisition' | 'identity' | 'host' | 'pid' | 'since']?: unknown };
+
+function parseDetails(json: string): Details {
+  try {
+    const value: unknown = JSON.parse(json);
+    return typeof value === 'object' && value !== null ? value : {};
+  } catch {
+    return {};
+  }
+}

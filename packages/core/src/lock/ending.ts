@@ -1,0 +1,104 @@
+import type { CallOptions, Coordinator, KeyValue, Operation, Txn } from '../coordinator/coordinator.ts';
+import { LockkeeperError } from '../errors.ts';
+import type { Logger } from '../options.ts';
+import type { Acquisition } from './acquisition.ts';
+import { BackOff } from './back-off.ts';
+
+/**
+ * How an acquisition ended: `deleted`, our intact key was there and we deleted it; `absent`, it was gone or
+ * not ours any more before; `session-lost`, the session ended first, and the key ends with its lease.
+ */
+export type Ending = 'deleted' | 'absent' | 'session-lost';
+
+/**
+ * Ends an acquisition at etcd: repeated until confirmed, or until the session is lost. When this resolves,
+ * the slot is free, and no copy of the enqueue that is still on its way can bring the key back.
+ *
+ * It goes by identity, never by name: the token where we know it, else our value. A repeat that comes late
+ * can therefore not touch a newer acquisition in the same slot. Never rejects.
+ */
+export async function endAcquisition(
+  coordinator: Coordinator,
+  acquisition: Acquisition,
+  token: bigint | undefined,
+  logger: Logger,
+): Promise<Ending> {
+  const backOff = new BackOff(coordinator.clock);
+  const { session, scope } = acquisition;
+  let sent = 0;
+  try {
+    for (;;) {
+      if (session.isLost()) return 'session-lost';
+      try {
+        sent += 1;
+        const intact = await sendEnding(coordinator, acquisition, token, { signal: scope.signal });
+        // An earlier copy whose reply was lost may be what deleted it; nothing speaks for a loss before.
+        return intact || (sent > 1 && token !== undefined) ? 'deleted' : 'absent';
+      } catch (error) {
+        if (error instanceof LockkeeperError && error.code === 'lease-not-found') session.end('revoked');
+        if (session.isLost()) return 'session-lost';
+        logger.warn({ lock: acquisition.name, err: error }, 'an ending is not confirmed yet, repeating it');
+        await backOff.wait(scope.signal);
+      }
+    }
+  } catch {
+    // Only the back-off is left to throw, and only because the session was lost.
+    return 'session-lost';
+  } finally {
+    acquisition.settle();
+  }
+}
+
+/** @returns whether our key was there, intact. Either way it is gone when this resolves. */
+async function sendEnding(
+  coordinator: Coordinator,
+  acquisition: Acquisition,
+  token: bigint | undefined,
+  call: CallOptions,
+): Promise<boolean> {
+  const reply = await coordinator.txn(endingTxn(acquisition, token), call);
+  if (reply.succeeded) return true;
+  const [range] = reply.results;
+  const found = range?.op === 'range' ? range.kvs[0] : undefined;
+  if (found !== undefined) await removeKey(coordinator, found, call);
+  return false;
+}
+
+function endingTxn(acquisition: Acquisition, token: bigint | undefined): Txn {
+  const { key, cancelledKey, session, value } = acquisition;
+  const bar: Operation[] =
+    acquisition.unanswered > 0 ? [{ op: 'put', key: cancelledKey, value: '', lease: session.lease }] : [];
+  return {
+    compare: [
+      token === undefined
+        ? { key, target: 'value', is: '=', to: value }
+        : { key, target: 'modRevision', is: '=', to: token },
+    ],
+    success: [{ op: 'delete', key }, ...bar],
+    failure: [{ op: 'range', key }, ...bar],
+  };
+}
+
+/**
+ * Deletes exactly the key that was found, by value and ModRevision, and whatever is found in its place
+ * after that. Only for keys below our own lease, where nobody else has any business.
+ */
+export async function removeKey(coordinator: Coordinator, found: KeyValue, call: CallOptions): Promise<void> {
+  let left: KeyValue | undefined = found;
+  while (left !== undefined) {
+    const { key, modRevision, value } = left;
+    const reply = await coordinator.txn(
+      {
+        compare: [
+          { key, target: 'modRevision', is: '=', to: modRevision },
+          { key, target: 'value', is: '=', to: value },
+        ],
+        success: [{ op: 'delete', key }],
+        failure: [{ op: 'range', key }],
+      },
+      call,
+    );
+    const [result] = reply.results;
+    left = reply.succeeded || result?.op !== 'range' ? undefined : result.kvs[0];
+  }
+}

@@ -1,0 +1,163 @@
+import type {
+  CallOptions,
+  Coordinator,
+  KeyValue,
+  Operation,
+  Txn,
+  TxnReply,
+} from '../coordinator/coordinator.ts';
+import { LockkeeperError } from '../errors.ts';
+import { type Acquisition, readContender } from './acquisition.ts';
+import { BackOff } from './back-off.ts';
+import { removeKey } from './ending.ts';
+
+/**
+ * Where the enqueue left us. `queued` without `behind`: our key is there, but who stands before it only a
+ * deciding read can tell. `busy`: nothing was written (only `try`).
+ */
+export type Enqueued =
+  | { readonly place: 'held'; readonly revision: bigint }
+  | { readonly place: 'queued'; readonly revision: bigint; readonly behind: string | undefined }
+  | { readonly place: 'busy'; readonly holder: KeyValue | undefined };
+
+export type EnqueueMode = 'queue' | 'try';
+
+/**
+ * Sends the acquire transaction until its outcome is known. It is idempotent: a repeat that finds our own
+ * key learns that an earlier copy was applied, and takes the token from the key, not from the reply.
+ *
+ * @throws LockkeeperError, or the signal's reason. The caller must end the acquisition then: copies that
+ * were never answered may still be applied.
+ */
+export async function enqueue(
+  coordinator: Coordinator,
+  acquisition: Acquisition,
+  mode: EnqueueMode,
+  call: CallOptions,
+): Promise<Enqueued> {
+  const txn = enqueueTxn(acquisition, mode);
+  const backOff = new BackOff(coordinator.clock);
+  for (;;) {
+    const reply = await sendCopy(coordinator, acquisition, txn, call);
+    if (reply === 'unknown') {
+      await backOff.wait(call.signal);
+      continue;
+    }
+    if (reply.succeeded) return placeAfterPut(acquisition, reply, mode);
+    const found = await whyRefused(coordinator, acquisition, reply, call);
+    if (found !== 'retry') return found;
+  }
+}
+
+/**
+ * One proposal and one round trip, free or contended: the range sees the queue as it was before our put,
+ * so its last key is our predecessor.
+ */
+function enqueueTxn(acquisition: Acquisition, mode: EnqueueMode): Txn {
+  const { key, queue, cancelledKey, session, value } = acquisition;
+  const put: Operation = { op: 'put', key, value, lease: session.lease };
+  const last: Operation = {
+    op: 'range',
+    ...queue,
+    sort: { by: 'createRevision', order: 'descend' },
+    limit: 1,
+    keysOnly: true,
+  };
+  const first: Operation = {
+    op: 'range',
+    ...queue,
+    sort: { by: 'createRevision', order: 'ascend' },
+    limit: 1,
+  };
+  return {
+    compare: [
+      { key, target: 'createRevision', is: '=', to: 0n },
+      { key: cancelledKey, target: 'createRevision', is: '=', to: 0n },
+      acquisition.lineageCompare,
+    ],
+    success: [
+      {
+        op: 'txn',
+        compare: [{ ...queue, target: 'createRevision', is: '=', to: 0n }],
+        success: [put],
+        failure: mode === 'queue' ? [last, put] : [first],
+      },
+    ],
+    failure: [
+      { op: 'range', key },
+      { op: 'range', key: cancelledKey },
+      { op: 'range', key: acquisition.lineageKey },
+    ],
+  };
+}
+
+/** One copy. Until it is answered it counts as one that may still be applied. */
+async function sendCopy(
+  coordinator: Coordinator,
+  acquisition: Acquisition,
+  txn: Txn,
+  call: CallOptions,
+): Promise<TxnReply | 'unknown'> {
+  call.signal?.throwIfAborted();
+  acquisition.unanswered += 1;
+  acquisition.mayExist = true;
+  try {
+    const reply = await coordinator.txn(txn, call);
+    acquisition.unanswered -= 1;
+    return reply;
+  } catch (error) {
+    if (error instanceof LockkeeperError && error.outcome === 'rejected' && error.code !== 'closed') {
+      acquisition.unanswered -= 1;
+      acquisition.mayExist = acquisition.unanswered > 0;
+      if (error.code === 'lease-not-found') acquisition.session.end('revoked');
+      throw error;
+    }
+    if (error instanceof LockkeeperError && error.code === 'unreachable') return 'unknown';
+    throw error;
+  }
+}
+
+function placeAfterPut(acquisition: Acquisition, reply: TxnReply, mode: EnqueueMode): Enqueued {
+  const [nested] = reply.results;
+  if (nested?.op !== 'txn') throw unexpected(acquisition);
+  if (nested.succeeded) return { place: 'held', revision: reply.revision };
+  const [range] = nested.results;
+  if (range?.op !== 'range') throw unexpected(acquisition);
+  const [neighbour] = range.kvs;
+  if (mode === 'try') {
+    acquisition.mayExist = acquisition.unanswered > 0;
+    return { place: 'busy', holder: neighbour };
+  }
+  return { place: 'queued', revision: reply.revision, behind: neighbour?.key };
+}
+
+/** The compare failed: the reply's three ranges say which part of it. */
+async function whyRefused(
+  coordinator: Coordinator,
+  acquisition: Acquisition,
+  reply: TxnReply,
+  call: CallOptions,
+): Promise<Enqueued | 'retry'> {
+  const [own, cancelled, lineage] = reply.results.map((result) =>
+    result.op === 'range' ? result.kvs[0] : undefined,
+  );
+  if (lineage === undefined || new TextDecoder().decode(lineage.value) !== acquisition.session.lineage) {
+    acquisition.session.end('history-regressed');
+    throw acquisition.lostWhileWaiting('history-regressed');
+  }
+  if (cancelled !== undefined || own === undefined) throw unexpected(acquisition);
+  if (readContender(own).acquisition !== acquisition.id) {
+    // Nobody else may write below our lease: a left-over that would block the lock for ever.
+    await removeKey(coordinator, own, call);
+    return 'retry';
+  }
+  if (own.modRevision !== own.createRevision) throw acquisition.lostWhileWaiting('foreign-write');
+  return { place: 'queued', revision: own.createRevision, behind: undefined };
+}
+
+function unexpected(acquisition: Acquisition): LockkeeperError {
+  return new LockkeeperError(
+    'unexpected-reply',
+    `lock "${acquisition.name}": etcd's reply to the enqueue makes no sense`,
+  );
+}

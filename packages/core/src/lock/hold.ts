@@ -1,0 +1,193 @@
+import { type Claimable, FencingToken } from '@lockkeeper/fencing';
+import type { Compare } from '../coordinator/coordinator.ts';
+import { LockkeeperError, type LossCause } from '../errors.ts';
+import { within } from '../signals.ts';
+import type { Acquisition } from './acquisition.ts';
+import { sealAll } from './claims.ts';
+import { type Ending, endAcquisition } from './ending.ts';
+import type { LockHost } from './lock-host.ts';
+
+/**
+ * `held`: confirmed in time. `suspect`: a renewal is overdue, still safe until the deadline. `lost`: for
+ * good, another client may hold the lock. `released`: by its owner.
+ */
+export type HoldStanding = 'held' | 'suspect' | 'lost' | 'released';
+
+/** How a release went. */
+export interface ReleaseAnswer {
+  /**
+   * `released`: the lock is free and nothing showed that it had been lost before. `already-lost`: it had.
+   * `unknown`: not confirmed yet; it is repeated in the background until it is, or the lease ends.
+   */
+  readonly outcome: 'released' | 'already-lost' | 'unknown';
+  /** Whether every guard promised to accept nothing more; `undefined` where there was nothing to seal. */
+  readonly sealed: boolean | undefined;
+}
+
+/** What a hold does with its guards when it is released. */
+export interface HoldOptions {
+  readonly claims: readonly Claimable[];
+  readonly claimTimeoutMs: number;
+  readonly sealOnRelease: boolean;
+}
+
+/** How long `release` waits for etcd's confirmation before it answers `unknown`. */
+const RELEASE_TIMEOUT_MS = 5_000;
+
+/**
+ * Proof of one acquisition of one lock. It never becomes valid again once it is lost or released.
+ *
+ * Everything it tells is computed from the clock when asked. That still leaves a gap between asking and
+ * acting, which a pause of the process can stretch at will: where two writers at once do harm, pass `token`
+ * to a guard at the storage, or `compare()` to a transaction in etcd.
+ */
+export class Hold implements AsyncDisposable {
+  /** The lock's name. */
+  readonly name: string;
+  /** Rises with every grant of this lock; the same for the whole life of the hold. */
+  readonly token: FencingToken;
+  readonly #acquisition: Acquisition;
+  readonly #host: LockHost;
+  readonly #options: HoldOptions;
+  readonly #grantedAt: number;
+  readonly #controller = new AbortController();
+  #loss: LockkeeperError | undefined;
+  #releasing: Promise<ReleaseAnswer> | undefined;
+
+  /** @internal */
+  constructor(acquisition: Acquisition, revision: bigint, host: LockHost, options: HoldOptions) {
+    this.name = acquisition.name;
+    this.token = new FencingToken({
+      lineage: acquisition.session.lineage,
+      revision,
+      acquisition: acquisition.id,
+    });
+    this.#acquisition = acquisition;
+    this.#host = host;
+    this.#options = options;
+    this.#grantedAt = host.options.clock.now();
+    acquisition.onLost = (cause) => this.#lose(cause);
+  }
+
+  /** Consults the clock first. */
+  get standing(): HoldStanding {
+    if (this.#loss !== undefined) return 'lost';
+    if (this.#releasing !== undefined) return 'released';
+    // A loss that shows only now is reported to the members, this one among them, before it is returned.
+    return this.#acquisition.session.standing;
+  }
+
+  /**
+   * Aborts when the hold is lost, with a {@link LockkeeperError} `lost` that names the cause; never because
+   * of a release. Reading it consults the clock first, so `hold.signal.aborted` is right even after a
+   * stalled event loop; a signal kept aside is only updated by a timer or the next look at the hold.
+   */
+  get signal(): AbortSignal {
+    void this.standing;
+    return this.#controller.signal;
+  }
+
+  /** The time-to-live etcd granted, in milliseconds. */
+  get ttlMs(): number {
+    return this.#acquisition.session.ttlMs;
+  }
+
+  /** Milliseconds until this hold is given up unless a renewal is confirmed; 0 once lost or released. */
+  remainingMs(): number {
+    const { standing } = this;
+    return standing === 'lost' || standing === 'released' ? 0 : this.#acquisition.session.remainingMs();
+  }
+
+  /**
+   * @throws {@link LockkeeperError} `lost` or `released`. Returning proves nothing about the next line of
+   * code: see the class comment.
+   */
+  assertHeld(): void {
+    const { standing } = this;
+    if (standing === 'released')
+      throw new LockkeeperError('released', `lock "${this.name}": already released`);
+    if (standing === 'lost') throw this.#loss ?? this.#describe('unconfirmed');
+  }
+
+  /**
+   * The comparisons that make a transaction of your own take effect only while this hold stands: the key of
+   * this very grant is there, in the same etcd history. Lease, holder and generation are then checked
+   * together with the write, by etcd.
+   */
+  compare(): readonly Compare[] {
+    const { key, lineageCompare } = this.#acquisition;
+    return [{ key, target: 'modRevision', is: '=', to: this.token.revision }, lineageCompare];
+  }
+
+  /**
+   * Gives the lock back: seals the guards, then deletes the key of exactly this grant. Idempotent; all
+   * calls share one answer. Never rejects, and never touches a newer hold. Waits for etcd's confirmation
+   * for at most 5 s (after at most `claimTimeoutMs` for the guards), and not at all where the hold is
+   * known to be lost.
+   */
+  release(): Promise<ReleaseAnswer> {
+    if (this.#releasing === undefined) {
+      const lost = this.standing === 'lost';
+      this.#releasing = (lost ? this.#letGo() : this.#release()).finally(() => this.#host.holds.delete(this));
+    }
+    return this.#releasing;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.release();
+  }
+
+  /** @internal Why it was lost, also where that came to light only at the release. */
+  get loss(): LockkeeperError | undefined {
+    void this.standing;
+    return this.#loss;
+  }
+
+  /** @internal Asks the work to stop while the lock is still held: the keeper is closing. */
+  requestStop(reason: unknown): void {
+    this.#controller.abort(reason);
+  }
+
+  async #letGo(): Promise<ReleaseAnswer> {
+    void this.#end();
+    return { outcome: 'already-lost', sealed: undefined };
+  }
+
+  async #release(): Promise<ReleaseAnswer> {
+    const sealed = await this.#seal();
+    const ending = await within(this.#host.options.clock, RELEASE_TIMEOUT_MS, this.#end());
+    if (ending === undefined) return { outcome: 'unknown', sealed };
+    if (ending === 'deleted') return { outcome: 'released', sealed };
+    this.#loss ??= this.#describe(this.#acquisition.session.lossCause ?? 'key-deleted');
+    return { outcome: 'already-lost', sealed };
+  }
+
+  #end(): Promise<Ending> {
+    const { coordinator, logger } = this.#host.options;
+    const ending = endAcquisition(coordinator, this.#acquisition, this.token.revision, logger);
+    this.#host.inBackground(ending);
+    return ending;
+  }
+
+  async #seal(): Promise<boolean | undefined> {
+    const { claims, claimTimeoutMs, sealOnRelease } = this.#options;
+    if (!sealOnRelease || claims.length === 0) return undefined;
+    const { clock, logger } = this.#host.options;
+    return sealAll(clock, claims, this.token, claimTimeoutMs, logger);
+  }
+
+  #lose(cause: LossCause): void {
+    if (this.#loss !== undefined || this.#releasing !== undefined) return;
+    this.#loss = this.#describe(cause);
+    this.#controller.abort(this.#loss);
+  }
+
+  #describe(cause: LossCause): LockkeeperError {
+    const { session } = this.#acquisition;
+    const heldFor = ((this.#host.options.clock.now() - this.#grantedAt) / 1_000).toFixed(1);
+    const why = session.lossCause === undefined ? cause : session.describeLoss();
+    return new LockkeeperError('lost', `lock "${this.name}": lost after ${heldFor} s (${why})`, {
+      lossCause: cause,
+    });
+  }
+}

@@ -1,0 +1,20 @@
+import type { ResolvedOptions } from '../options.ts';
+import type { Session } from '../session/session.ts';
+import type { Hold } from './hold.ts';
+import type { KeyLayout } from './key-layout.ts';
+import type { Surroundings } from './surroundings.ts';
+
+/** What locks and holds need of the keeper they belong to. */
+export interface LockHost {
+  readonly options: ResolvedOptions;
+  readonly layout: KeyLayout;
+  readonly surroundings: Surroundings;
+  /** Everything granted and not yet released. */
+  readonly holds: Set<Hold>;
+  /** Aborts when the keeper closes. */
+  readonly closing: AbortSignal;
+  /** A session that stands; opens one where there is none. */
+  session(signal: AbortSignal): Promise<Session>;
+  /** Work that goes on after the caller got an answer, and never rejects; `close()` waits for it. */
+  inBackground(work: Promise<unknown>): void;
+}

@@ -1,0 +1,216 @@
+import type { Claimable } from '@lockkeeper/fencing';
+import type { Clock, Timer } from '../clock.ts';
+import { LockkeeperError } from '../errors.ts';
+import type { Session } from '../session/session.ts';
+import { AbortScope } from '../signals.ts';
+import { duration, invalidOption, optionalDuration, optionalSignal } from '../validation.ts';
+import { Acquisition, type Contender, readContender } from './acquisition.ts';
+import { BackOff } from './back-off.ts';
+import { claimAll } from './claims.ts';
+import { endAcquisition } from './ending.ts';
+import { type EnqueueMode, enqueue } from './enqueue.ts';
+import { Hold, type HoldOptions } from './hold.ts';
+import type { LockHost } from './lock-host.ts';
+import { waitTurn } from './wait-turn.ts';
+
+export interface TryAcquireOptions {
+  /** Cancels the attempt, with the signal's reason. Has no effect on a hold that was granted. */
+  readonly signal?: AbortSignal | undefined;
+  /**
+   * Guards that must promise to refuse every older token before the acquire resolves. Without this a guard
+   * learns of the hand-over only with the new holder's first request. Default: none.
+   */
+  readonly claims?: readonly Claimable[] | undefined;
+  /** How long the guards may take to promise, and at a release to seal. Milliseconds, default 10,000. */
+  readonly claimTimeoutMs?: number | undefined;
+  /** Whether a release asks the `claims` to accept nothing more of this hold. Default `true`. */
+  readonly sealOnRelease?: boolean | undefined;
+}
+
+export interface AcquireOptions extends TryAcquireOptions {
+  /**
+   * How long to queue, in milliseconds; 0: not at all. Ends with the grant and has nothing to do with how
+   * long the lock is held. Default: no limit.
+   */
+  readonly waitTimeoutMs?: number | undefined;
+}
+
+/** The hold, or who has it instead (`undefined` where it was released in that moment). */
+export type TryAcquired =
+  | { readonly hold: Hold; readonly holder?: undefined }
+  | { readonly hold?: undefined; readonly holder: Contender | undefined };
+
+/**
+ * A fair mutual-exclusion lock: contenders are granted in the order in which etcd saw them queue, across
+ * processes and languages (`etcdctl lock` and Go's `concurrency.Mutex` queue with them).
+ *
+ * By itself it is an optimisation, not a safeguard: a holder that is paused past its lease does not know
+ * that it lost the lock until it looks. Pair it with a guard wherever two writers at once do harm.
+ */
+export class Lock {
+  readonly name: string;
+  readonly #host: LockHost;
+
+  /** @internal */
+  constructor(name: string, host: LockHost) {
+    host.layout.queue(name);
+    this.name = name;
+    this.#host = host;
+  }
+
+  /**
+   * Queues for the lock and resolves when it is ours and every guard of `claims` has promised.
+   *
+   * @throws {@link LockkeeperError} `wait-timeout`, `unreachable` (etcd did not answer, so we could not even
+   * queue), `lost-while-waiting` (our lease or key is gone: acquire again), `claim-timeout`, `claim-failed`,
+   * `not-reentrant`, `closed`, `permission-denied`, `storage-full`; or `signal.reason`, untouched. After any
+   * of them nothing is left in the queue, or it is being removed in the background.
+   */
+  async acquire(options: AcquireOptions = {}): Promise<Hold> {
+    const attempt = resolveAttempt(options);
+    this.#host.surroundings.refuseIfHeld(this.name);
+    const { hold, holder } = await this.#attempt(attempt.waitTimeoutMs === 0 ? 'try' : 'queue', attempt);
+    if (hold !== undefined) return hold;
+    throw waitTimeout(
+      this.name,
+      0,
+      holder === undefined ? 'held' : `held by ${holder.identity ?? holder.key}`,
+    );
+  }
+
+  /**
+   * Takes the lock if nobody holds it or queues for it, in one round trip; never waits in line.
+   * @throws {@link LockkeeperError} as `acquire` does, or `signal.reason`.
+   */
+  async tryAcquire(options: TryAcquireOptions = {}): Promise<TryAcquired> {
+    return this.#attempt('try', resolveAttempt({ ...options, waitTimeoutMs: undefined }));
+  }
+
+  /**
+   * Runs `work` while holding the lock, and gives it back whatever happens.
+   *
+   * The error of `work` always wins; if the lock was lost as well, that error is attached to it as
+   * `lockError`. If `work` succeeded but the lock was lost meanwhile, this rejects with `lost`, and the
+   * error's `result` is what `work` returned. A release that fails never turns success into failure.
+   *
+   * @throws what `work` throws, or what `acquire` throws.
+   */
+  async using<T>(options: AcquireOptions, work: (hold: Hold) => T | PromiseLike<T>): Promise<T> {
+    if (typeof work !== 'function') throw invalidOption('work', work, 'expected a function');
+    const hold = await this.acquire(options);
+    return this.#host.surroundings.run(hold, work);
+  }
+
+  async #attempt(mode: EnqueueMode, attempt: Attempt): Promise<TryAcquired> {
+    const { clock } = this.#host.options;
+    using scope = new AbortScope().follow(this.#host.closing).follow(attempt.signal);
+    scope.signal.throwIfAborted();
+    const wait = new WaitLimit(this.name, attempt.waitTimeoutMs, clock, scope);
+    const session = await this.#host.session(scope.signal);
+    const acquisition = new Acquisition(this.name, session, this.#host.layout, this.#host.options);
+    scope.follow(acquisition.scope.signal);
+    let token: bigint | undefined;
+    try {
+      const enqueued = await enqueue(this.#host.options.coordinator, acquisition, mode, {
+        signal: scope.signal,
+      });
+      if (enqueued.place === 'busy') {
+        this.#giveUp(acquisition, undefined);
+        return { holder: enqueued.holder && readContender(enqueued.holder) };
+      }
+      token = enqueued.revision;
+      wait.queuedBehind(enqueued.place === 'queued' ? enqueued.behind : undefined);
+      if (enqueued.place === 'queued') {
+        await waitTurn(this.#host.options.coordinator, acquisition, token, enqueued.behind, scope.signal);
+      }
+      wait.lift();
+      const hold = new Hold(acquisition, token, this.#host, attempt);
+      await claimAll(clock, attempt.claims, hold.token, attempt.claimTimeoutMs, scope.signal);
+      await freshen(clock, session, scope.signal);
+      this.#host.holds.add(hold);
+      return { hold };
+    } catch (error) {
+      this.#giveUp(acquisition, token);
+      throw error;
+    }
+  }
+
+  #giveUp(acquisition: Acquisition, token: bigint | undefined): void {
+    const { coordinator, logger } = this.#host.options;
+    if (acquisition.mayExist)
+      this.#host.inBackground(endAcquisition(coordinator, acquisition, token, logger));
+    else acquisition.settle();
+  }
+}
+
+/** Whoever gets a hold can count on at least a third of its TTL. Rejects when the session is lost instead. */
+async function freshen(clock: Clock, session: Session, signal: AbortSignal): Promise<void> {
+  const backOff = new BackOff(clock);
+  signal.throwIfAborted();
+  while (session.remainingMs() < session.ttlMs / 3) {
+    await session.renewNow();
+    signal.throwIfAborted();
+    if (session.remainingMs() < session.ttlMs / 3) await backOff.wait(signal);
+  }
+}
+
+/** The limit on queueing. Until we are queued, running into it means that etcd did not answer. */
+class WaitLimit {
+  readonly #timer: Timer | undefined;
+  #behind: string | undefined;
+  #queued = false;
+
+  constructor(name: string, limitMs: number | undefined, clock: Clock, scope: AbortScope) {
+    if (limitMs === undefined || limitMs === 0) return;
+    this.#timer = scope.limit(clock, limitMs, () =>
+      this.#queued
+        ? waitTimeout(name, limitMs, this.#behind === undefined ? 'queued' : `queued behind ${this.#behind}`)
+        : new LockkeeperError(
+            'unreachable',
+            `lock "${name}": etcd did not answer within waitTimeoutMs ${limitMs}`,
+          ),
+    );
+  }
+
+  queuedBehind(key: string | undefined): void {
+    this.#queued = true;
+    this.#behind = key;
+  }
+
+  lift(): void {
+    this.#timer?.cancel();
+  }
+}
+
+function waitTimeout(name: string, limitMs: number, where: string): LockkeeperError {
+  return new LockkeeperError(
+    'wait-timeout',
+    `lock "${name}": not acquired within waitTimeoutMs ${limitMs} (${where})`,
+  );
+}
+
+interface Attempt extends HoldOptions {
+  readonly signal: AbortSignal | undefined;
+  readonly waitTimeoutMs: number | undefined;
+}
+
+function resolveAttempt(options: AcquireOptions): Attempt {
+  if (typeof options !== 'object' || options === null)
+    throw invalidOption('options', options, 'expected an object');
+  const { sealOnRelease = true, claims = [] } = options;
+  if (typeof sealOnRelease !== 'boolean')
+    throw invalidOption('sealOnRelease', sealOnRelease, 'expected a boolean');
+  if (!Array.isArray(claims)) throw invalidOption('claims', claims, 'expected an array of guards');
+  for (const [index, guard] of claims.entries()) {
+    if (typeof guard?.claim !== 'function' || typeof guard?.seal !== 'function') {
+      throw invalidOption(`claims[${index}]`, guard, 'expected a guard with claim() and seal()');
+    }
+  }
+  return {
+    signal: optionalSignal('signal', options.signal),
+    waitTimeoutMs: optionalDuration('waitTimeoutMs', options.waitTimeoutMs, { min: 0 }),
+    claims: [...claims],
+    claimTimeoutMs: duration('claimTimeoutMs', options.claimTimeoutMs ?? 10_000, { min: 1 }),
+    sealOnRelease,
+  };
+}

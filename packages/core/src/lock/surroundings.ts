@@ -1,0 +1,72 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { LockkeeperError } from '../errors.ts';
+import type { Hold } from './hold.ts';
+
+interface Surrounding {
+  readonly hold: Hold;
+  readonly outer: Surrounding | undefined;
+}
+
+/**
+ * Which `using` callbacks the current code runs inside of, and which of them are still at work. A lock is
+ * not re-entrant: waiting inside its own callback would wait for ever, so that is refused instead.
+ */
+export class Surroundings {
+  readonly #storage = new AsyncLocalStorage<Surrounding>();
+  readonly #running = new Set<Promise<unknown>>();
+
+  /** @throws LockkeeperError `not-reentrant`. */
+  refuseIfHeld(name: string): void {
+    for (let at = this.#storage.getStore(); at !== undefined; at = at.outer) {
+      const { standing } = at.hold;
+      if (at.hold.name === name && (standing === 'held' || standing === 'suspect')) {
+        throw new LockkeeperError(
+          'not-reentrant',
+          `lock "${name}" is already held by the surrounding using() callback, which would wait for itself`,
+        );
+      }
+    }
+  }
+
+  /** Runs `work` under `hold`, releases the hold, and settles by the rules of `Lock.using`. */
+  async run<T>(hold: Hold, work: (hold: Hold) => T | PromiseLike<T>): Promise<T> {
+    const running = this.#storage.run({ hold, outer: this.#storage.getStore() }, async () => work(hold));
+    const settled = running.then(ignore, ignore);
+    this.#running.add(settled);
+    let result: T;
+    try {
+      result = await running;
+    } catch (error) {
+      await hold.release();
+      if (hold.loss !== undefined) attach(error, hold.loss);
+      throw error;
+    } finally {
+      this.#running.delete(settled);
+    }
+    await hold.release();
+    const { loss } = hold;
+    if (loss === undefined) return result;
+    throw new LockkeeperError(
+      'lost',
+      `${loss.message}; the work had returned, its result is in error.result`,
+      {
+        cause: loss,
+        lossCause: loss.lossCause,
+        result,
+      },
+    );
+  }
+
+  /** Resolves when every callback that runs now has settled. */
+  async drained(): Promise<void> {
+    await Promise.all(this.#running);
+  }
+}
+
+/** The work's own error stays what it is; the lock's error rides along, unseen by enumeration. */
+function attach(error: unknown, lockError: LockkeeperError): void {
+  if (typeof error !== 'object' || error === null || !Object.isExtensible(error)) return;
+  Object.defineProperty(error, 'lockError', { value: lockError, configurable: true, writable: true });
+}
+
+function ignore(): void {}

@@ -1,0 +1,75 @@
+import { hostname } from 'node:os';
+import type { Clock } from './clock.ts';
+import { systemClock } from './clock.ts';
+import type { Coordinator } from './coordinator/coordinator.ts';
+import { type EtcdOptions, etcdCoordinator } from './coordinator/etcd/etcd-coordinator.ts';
+import { duration, invalidOption, optionalDuration } from './validation.ts';
+
+/** What the SDK logs to: the shape of a pino logger. */
+export interface Logger {
+  debug(fields: object, message: string): void;
+  info(fields: object, message: string): void;
+  warn(fields: object, message: string): void;
+  error(fields: object, message: string): void;
+}
+
+interface CommonOptions {
+  /** The first segment of every key; nothing is written outside. 1 to 1,024 bytes. Default `lockkeeper`. */
+  readonly namespace?: string | undefined;
+  /**
+   * How long a silent holder keeps its locks, in milliseconds, 1,000 to 9 × 10^12. etcd counts whole
+   * seconds and has a floor (2 s with its default election timeout): the time-to-live it grants counts.
+   * Default 15,000.
+   */
+  readonly ttlMs?: number | undefined;
+  /**
+   * How long before the end of the lease a hold without a confirmed renewal is given up, in milliseconds;
+   * less than half of `ttlMs`. Default: the larger of 500 and a tenth of the granted time-to-live.
+   */
+  readonly marginMs?: number | undefined;
+  /** Who we are, for people who inspect a lock. Never decides ownership. Default: host name and pid. */
+  readonly identity?: string | undefined;
+  /** Default: silent. */
+  readonly logger?: Logger | undefined;
+}
+
+/** Where to find etcd, or a ready coordinator (which the keeper then closes with itself). */
+export type ConnectOptions = CommonOptions &
+  ((EtcdOptions & { readonly coordinator?: undefined }) | { readonly coordinator: Coordinator });
+
+/** The options with every default filled in and every value checked. */
+export interface ResolvedOptions {
+  readonly coordinator: Coordinator;
+  readonly clock: Clock;
+  readonly namespace: string;
+  readonly ttlMs: number;
+  readonly marginMs: number | undefined;
+  readonly identity: string;
+  readonly logger: Logger;
+}
+
+const silence = (): void => {};
+const silentLogger: Logger = { debug: silence, info: silence, warn: silence, error: silence };
+
+export function resolveOptions(options: ConnectOptions): ResolvedOptions {
+  if (typeof options !== 'object' || options === null)
+    throw invalidOption('options', options, 'expected an object');
+  const ttlMs = duration('ttlMs', options.ttlMs ?? 15_000, { min: 1_000, max: 9e12 });
+  const marginMs = optionalDuration('marginMs', options.marginMs, { min: 0, max: 9e12 });
+  if (marginMs !== undefined && marginMs >= ttlMs / 2) {
+    throw invalidOption('marginMs', marginMs, `expected less than half of ttlMs ${ttlMs}`);
+  }
+  const namespace = options.namespace ?? 'lockkeeper';
+  const identity = options.identity ?? `${hostname()}:${process.pid}`;
+  if (typeof identity !== 'string') throw invalidOption('identity', identity, 'expected a string');
+  const coordinator = options.coordinator ?? etcdCoordinator(options as EtcdOptions);
+  return {
+    coordinator,
+    clock: coordinator.clock ?? systemClock,
+    namespace,
+    ttlMs,
+    marginMs,
+    identity,
+    logger: options.logger ?? silentLogger,
+  };
+}

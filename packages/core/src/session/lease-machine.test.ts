@@ -1,0 +1,95 @@
+import { describe, expect, it } from 'vitest';
+import { grantedLease, type LeaseEvent, type LeaseState, marginFor, stepLease } from './lease-machine.ts';
+
+/** Grant sent at 1,000 with a TTL of 10 s and a margin of 1 s: the deadline is 10,000. */
+const MARGIN = 1_000;
+const granted = grantedLease(1_000, 10_000, MARGIN);
+
+function run(...events: LeaseEvent[]): { state: LeaseState; changes: string[] } {
+  let state = granted;
+  const changes: string[] = [];
+  for (const event of events) {
+    const step = stepLease(state, event, MARGIN);
+    state = step.state;
+    if (step.change !== undefined) changes.push(`${step.change}@${event.now}`);
+  }
+  return { state, changes };
+}
+
+const looked = (now: number): LeaseEvent => ({ type: 'looked', now });
+const failed = (now: number): LeaseEvent => ({ type: 'renewal-failed', now });
+const confirmed = (sentAt: number, now: number, ttlMs = 10_000): LeaseEvent => ({
+  type: 'confirmed',
+  sentAt,
+  now,
+  ttlMs,
+});
+
+describe('the lease machine', () => {
+  it('counts the deadline from before the request was sent, never from the reply', () => {
+    expect(granted).toMatchObject({ phase: 'live', standing: 'held', deadline: 10_000 });
+    expect(run(confirmed(4_000, 8_999)).state).toMatchObject({ deadline: 13_000, confirmedAt: 4_000 });
+  });
+
+  it('holds up to the deadline and not at it: equality is expired', () => {
+    expect(run(looked(9_999.9)).state.phase).toBe('live');
+    expect(run(looked(10_000))).toMatchObject({
+      state: { phase: 'lost', cause: 'unconfirmed' },
+      changes: ['lost@10000'],
+    });
+  });
+
+  it('is not revived by a confirmation that arrives at the deadline or after it', () => {
+    expect(run(confirmed(4_000, 10_000)).state).toMatchObject({ phase: 'lost', cause: 'unconfirmed' });
+    expect(run(looked(10_000), confirmed(9_000, 10_001)).changes).toEqual(['lost@10000']);
+  });
+
+  it('never moves the deadline back, whatever order the replies come in', () => {
+    expect(run(confirmed(5_000, 5_100), confirmed(3_000, 5_200)).state).toMatchObject({
+      deadline: 14_000,
+      confirmedAt: 5_000,
+    });
+  });
+
+  it('is suspect after a failed renewal, once, and held again after a good one', () => {
+    expect(run(failed(4_000), failed(5_000), confirmed(6_000, 6_100))).toMatchObject({
+      state: { phase: 'live', standing: 'held' },
+      changes: ['suspect@4000', 'recovered@6100'],
+    });
+    expect(run(failed(4_000), looked(9_999)).state).toMatchObject({ phase: 'live', standing: 'suspect' });
+    expect(run(failed(10_000)).state).toMatchObject({ phase: 'lost', cause: 'unconfirmed' });
+  });
+
+  it('tells a lease that was revoked from one that ran out', () => {
+    expect(run(confirmed(4_000, 4_100, 0)).state).toMatchObject({ phase: 'lost', cause: 'revoked' });
+    expect(run(confirmed(4_000, 10_000, 0)).state).toMatchObject({ phase: 'lost', cause: 'expired' });
+  });
+
+  it('stays lost with its first cause', () => {
+    const { state, changes } = run(
+      { type: 'ended', cause: 'history-regressed', now: 2_000 },
+      { type: 'ended', cause: 'closed', now: 3_000 },
+      confirmed(3_000, 3_100),
+      looked(20_000),
+    );
+    expect(state).toMatchObject({ phase: 'lost', cause: 'history-regressed', lostAt: 2_000 });
+    expect(changes).toEqual(['lost@2000']);
+  });
+
+  it('follows the TTL that the server grants, not the one that was asked for', () => {
+    expect(run(confirmed(4_000, 4_100, 2_000), confirmed(9_500, 9_600, 2_000)).state).toMatchObject({
+      deadline: 10_500,
+      ttlMs: 2_000,
+    });
+  });
+
+  it.each([
+    [10_000, undefined, 1_000],
+    [2_000, undefined, 500],
+    [60_000, undefined, 6_000],
+    [2_000, 0, 0],
+    [2_000, 1_900, 1_000],
+  ])('keeps a margin: TTL %d, asked for %s, gives %d', (ttlMs, asked, margin) => {
+    expect(marginFor(ttlMs, asked)).toBe(margin);
+  });
+});
