@@ -5,13 +5,13 @@ import { describeClosing } from './lock/closing.ts';
 import { describeHolding } from './lock/holding.ts';
 import { describeUnknownOutcomes } from './lock/unknown-outcomes.ts';
 import { describeUsing } from './lock/using.ts';
-import { type CoordinatorWorld, LockWorld } from './lock-world.ts';
+import { type CoordinatorWorld, LockWorld, type MakeLockWorld } from './lock-world.ts';
 
 /** What every lock keeps to, on every coordinator. */
 export function describeLocks(where: string, makeWorld: () => Promise<CoordinatorWorld>): void {
-  const newWorld = async (): Promise<LockWorld> => {
+  const newWorld: MakeLockWorld = async (whenFinished = onTestFinished) => {
     const world = new LockWorld(await makeWorld());
-    onTestFinished(() => world[Symbol.asyncDispose]());
+    whenFinished(() => world[Symbol.asyncDispose]());
     return world;
   };
   describeAcquiring(where, newWorld);

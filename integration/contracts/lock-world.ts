@@ -90,5 +90,5 @@ export class LockWorld implements AsyncDisposable {
   }
 }
 
-/** Makes a world that is taken down when the test ends. */
-export type MakeLockWorld = () => Promise<LockWorld>;
+/** Makes a world that is taken down when the test ends; concurrent tests pass their own `onTestFinished`. */
+export type MakeLockWorld = (whenFinished?: (takeDown: () => Promise<void>) => void) => Promise<LockWorld>;

@@ -62,6 +62,11 @@ export const systemClock: Clock = {
   setTimer: (delayMs, fire, options) => new SystemTimer(delayMs, fire, options?.ref ?? true),
 };
 
+/** The wall time as ISO 8601, for people to read. */
+export function timestamp(clock: Clock): string {
+  return new Date(clock.wallTime()).toISOString();
+}
+
 /** Resolves after `delayMs`; rejects with the signal's reason when that aborts first. */
 export function sleep(
   clock: Clock,

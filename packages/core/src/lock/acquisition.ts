@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
+import { timestamp } from '../clock.ts';
 import type { Compare, KeySpan, KeyValue } from '../coordinator/coordinator.ts';
 import { LockkeeperError, type LossCause } from '../errors.ts';
 import type { ResolvedOptions } from '../options.ts';
@@ -60,7 +61,7 @@ export class Acquisition implements SessionMember {
       identity: options.identity,
       host: hostname(),
       pid: process.pid,
-      since: new Date(options.clock.wallTime()).toISOString(),
+      since: timestamp(options.clock),
     });
     // Tells us at once where the session was lost in the meantime.
     session.join(this);

@@ -31,7 +31,10 @@ export async function endAcquisition(
       if (session.isLost()) return 'session-lost';
       try {
         sent += 1;
-        const intact = await sendEnding(coordinator, acquisition, token, { signal: scope.signal });
+        const intact = await sendEnding(coordinator, acquisition, token, {
+          signal: scope.signal,
+          timeoutMs: session.attemptTimeoutMs,
+        });
         // An earlier copy whose reply was lost may be what deleted it; nothing speaks for a loss before.
         return intact || (sent > 1 && token !== undefined) ? 'deleted' : 'absent';
       } catch (error) {

@@ -33,14 +33,15 @@ export async function enqueue(
   coordinator: Coordinator,
   acquisition: Acquisition,
   mode: EnqueueMode,
-  call: CallOptions,
+  signal: AbortSignal,
 ): Promise<Enqueued> {
   const txn = enqueueTxn(acquisition, mode);
+  const call = { signal, timeoutMs: acquisition.session.attemptTimeoutMs };
   const backOff = new BackOff(coordinator.clock);
   for (;;) {
     const reply = await sendCopy(coordinator, acquisition, txn, call);
     if (reply === 'unknown') {
-      await backOff.wait(call.signal);
+      await backOff.wait(signal);
       continue;
     }
     if (reply.succeeded) return placeAfterPut(acquisition, reply, mode);

@@ -111,9 +111,7 @@ export class Lock {
     scope.follow(acquisition.scope.signal);
     let token: bigint | undefined;
     try {
-      const enqueued = await enqueue(this.#host.options.coordinator, acquisition, mode, {
-        signal: scope.signal,
-      });
+      const enqueued = await enqueue(this.#host.options.coordinator, acquisition, mode, scope.signal);
       if (enqueued.place === 'busy') {
         this.#giveUp(acquisition, undefined);
         return { holder: enqueued.holder && readContender(enqueued.holder) };

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { Clock, Timer } from '../clock.ts';
-import type { CallOptions, Coordinator } from '../coordinator/coordinator.ts';
+import { type CallOptions, type Coordinator, DEFAULT_CALL_TIMEOUT_MS } from '../coordinator/coordinator.ts';
 import { LockkeeperError, type LossCause } from '../errors.ts';
 import type { Logger } from '../options.ts';
 import { grantedLease, type LeaseEvent, type LeaseState, stepLease } from './lease-machine.ts';
@@ -89,6 +89,14 @@ export class Session {
     return this.#state.ttlMs;
   }
 
+  /**
+   * How long one try of a request on this lease may take: short enough that a member which does not answer
+   * leaves time for another within the TTL.
+   */
+  get attemptTimeoutMs(): number {
+    return Math.min(Math.max(this.ttlMs / 3, 1_000), DEFAULT_CALL_TIMEOUT_MS);
+  }
+
   /** Consults the clock first. */
   get standing(): 'held' | 'suspect' | 'lost' {
     const state = this.#look();
@@ -128,7 +136,7 @@ export class Session {
 
   leave(member: SessionMember): void {
     if (!this.#members.delete(member) || this.#members.size > 0) return;
-    if (this.#state.phase === 'lost') this.#revoke();
+    if (this.#state.phase === 'lost') void this.#revoke();
     else this.#armTimers();
   }
 
@@ -192,7 +200,7 @@ export class Session {
     const members = [...this.#members];
     // The lease is revoked only once the last of them has left: revoking it under running work would give
     // away the margin.
-    if (members.length === 0) this.#revoke();
+    if (members.length === 0) void this.#revoke();
     for (const member of members) member.onSessionLost(cause);
   }
 

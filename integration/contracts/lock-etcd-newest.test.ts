@@ -1,0 +1,3 @@
+import { describeLocksOnEtcd } from './etcd-world.ts';
+
+await describeLocksOnEtcd('newest');

@@ -1,0 +1,76 @@
+import { connect } from '@lockkeeper/core';
+import { reportFromWorker } from '@lockkeeper/testkit';
+
+/**
+ * A process that uses locks, by the job named in its first argument. It reports what etcd granted and never
+ * ends by `process.exit`: that it ends at all is part of what the tests look at.
+ */
+const [job, hosts = '', namespace = '', count = '1'] = process.argv.slice(2);
+const { report } = reportFromWorker();
+const ttlMs = 2_000;
+
+async function hold(): Promise<void> {
+  const keeper = await connect({ hosts, namespace, ttlMs });
+  const held = await keeper.lock('x').acquire();
+  await report({ type: 'granted', revision: held.token.revision });
+}
+
+async function tryOnce(): Promise<void> {
+  await using keeper = await connect({ hosts, namespace, ttlMs });
+  await using held = (await keeper.lock('x').tryAcquire()).hold;
+  await report({ type: held === undefined ? 'busy' : 'granted' });
+}
+
+/** Acquires again and again; each hold is reported at its beginning and its end. */
+async function contend(): Promise<void> {
+  await using keeper = await connect({ hosts, namespace, ttlMs });
+  const turns = Array.from({ length: Number(count) }, () =>
+    keeper.lock('x').using({}, async ({ token }) => {
+      await report({ type: 'begin', revision: token.revision });
+      await new Promise((resolve) => setTimeout(resolve, 2));
+      await report({ type: 'end', revision: token.revision });
+    }),
+  );
+  await Promise.all(turns);
+  await report({ type: 'done' });
+}
+
+async function closeProperly(): Promise<void> {
+  const keeper = await connect({ hosts, namespace, ttlMs });
+  await keeper.lock('x').using({}, () => undefined);
+  const raw = await keeper.lock('left-held').acquire();
+  const timedOut = await keeper.lock('x').using({}, () =>
+    connect({ hosts, namespace, ttlMs }).then(async (other) => {
+      const error = await other
+        .lock('x')
+        .acquire({ waitTimeoutMs: 100 })
+        .catch((reason: unknown) => reason);
+      await other.close();
+      return (error as { code?: string }).code;
+    }),
+  );
+  await keeper.close();
+  await report({ type: 'closed', timedOut, standing: raw.standing });
+}
+
+/** No hold, no wait, no close. */
+async function idle(): Promise<void> {
+  const keeper = await connect({ hosts, namespace, ttlMs });
+  await keeper.lock('x').using({}, () => undefined);
+  await report({ type: 'idle' });
+}
+
+async function unreachable(): Promise<void> {
+  const error = await connect({ hosts, namespace, ttlMs }).catch((reason: unknown) => reason);
+  await report({ type: 'failed', code: (error as { code?: string }).code });
+}
+
+const jobs: Record<string, () => Promise<void>> = {
+  hold,
+  tryOnce,
+  contend,
+  closeProperly,
+  idle,
+  unreachable,
+};
+await jobs[job ?? '']?.();
