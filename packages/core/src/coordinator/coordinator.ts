@@ -81,7 +81,10 @@ export interface KeyValue {
   readonly lease: bigint;
 }
 
-/** A single key, or with `rangeEnd` all keys from `key` (included) to `rangeEnd` (excluded), in byte order. */
+/**
+ * A single key, or with `rangeEnd` all keys from `key` (included) to `rangeEnd` (excluded), in byte order; a
+ * `rangeEnd` of `"\0"` means all keys from `key` on.
+ */
 export interface KeySpan {
   readonly key: string;
   readonly rangeEnd?: string | undefined;
@@ -90,10 +93,9 @@ export interface KeySpan {
 export type CompareOperator = '=' | '!=' | '<' | '>';
 
 /**
- * A condition of a transaction. With `rangeEnd` it must hold for every key of the span, so it also holds
- * where there is none: `createRevision = 0` over a prefix is true exactly if the prefix is empty. An
- * absent single key compares with createRevision, modRevision, version and lease 0; on its value every
- * compare is false.
+ * A condition of a transaction. With `rangeEnd` it must hold for every key of the span; an empty span
+ * compares like one absent key, so `createRevision = 0` over a prefix is true exactly if the prefix is empty.
+ * An absent key has createRevision, modRevision, version and lease 0; on its value every compare is false.
  */
 export type Compare = KeySpan &
   (
