@@ -21,14 +21,25 @@ async function tryOnce(): Promise<void> {
   await report({ type: held === undefined ? 'busy' : 'granted' });
 }
 
-/** Acquires again and again; each hold is reported at its beginning and its end. */
+/**
+ * Queues many times at once. What happens inside the lock is written to etcd itself, whose revisions put
+ * the beginnings and ends of all processes into one order.
+ */
 async function contend(): Promise<void> {
   await using keeper = await connect({ hosts, namespace, ttlMs });
+  const log = (mark: string, revision: bigint) =>
+    keeper.coordinator.txn({
+      compare: [],
+      success: [{ op: 'put', key: `${namespace}-log/${mark}/${revision}`, value: '' }],
+      failure: [],
+    });
   const turns = Array.from({ length: Number(count) }, () =>
     keeper.lock('x').using({}, async ({ token }) => {
-      await report({ type: 'begin', revision: token.revision });
+      await log('begin', token.revision);
+      await report({ type: 'begin' });
       await new Promise((resolve) => setTimeout(resolve, 2));
-      await report({ type: 'end', revision: token.revision });
+      await report({ type: 'end' });
+      await log('end', token.revision);
     }),
   );
   await Promise.all(turns);
