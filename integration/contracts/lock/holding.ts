@@ -49,14 +49,102 @@ export function describeHolding(where: string, newWorld: MakeLockWorld): void {
       expect(hold.signal.aborted).toBe(false);
     });
 
-    it('a lease that is revoked from outside loses every hold on it, with the cause', async () => {
+    it.each([
+      ['deleted', 'key-deleted'],
+      ['overwritten', 'foreign-write'],
+    ] as const)(
+      'B17: a key that is %s from outside costs that hold alone, within a second',
+      async (how, cause) => {
+        const world = await newWorld();
+        const [a, b] = [await world.keeper({ ttlMs: 30_000 }), await world.keeper()];
+        const [hold, other] = [await a.lock('x').acquire(), await a.lock('y').acquire()];
+        const { signal } = hold;
+        await world.passTime(400);
+        const key = `${world.namespace}/lock/x/${(await world.queue('x'))[0]}`;
+        const op = how === 'deleted' ? 'delete' : 'put';
+        await world.raw.txn({ compare: [], success: [{ op, key, value: 'foreign' }], failure: [] });
+        await world.passTime(950);
+        expect(signal.aborted).toBe(true);
+        expect(signal.reason).toMatchObject({ code: 'lost', lossCause: cause });
+        expect(hold.standing).toBe('lost');
+        expect(other.standing).toBe('held');
+        expect(other.signal.aborted).toBe(false);
+        // Nothing of ours is left to block the lock, not even the overwritten key.
+        const next = await soon(world, b.lock('x').acquire());
+        expect(next.token.revision).toBeGreaterThan(hold.token.revision);
+        expect(await hold.release()).toMatchObject({ outcome: 'already-lost' });
+        expect(next.standing).toBe('held');
+      },
+    );
+
+    it('a lease that is revoked from outside loses every hold on it within a second, with the cause', async () => {
+      const world = await newWorld();
+      const keeper = await world.keeper({ ttlMs: 30_000 });
+      const holds = [await keeper.lock('x').acquire(), await keeper.lock('y').acquire()];
+      const signals = holds.map((hold) => hold.signal);
+      await world.passTime(400);
+      await world.raw.revoke(await world.leaseOf('x', 0));
+      await world.passTime(950);
+      for (const signal of signals)
+        expect(signal.reason).toMatchObject({ code: 'lost', lossCause: 'revoked' });
+      // The keeper goes on with a new session.
+      expect(await soon(world, keeper.lock('x').acquire())).toHaveProperty('standing', 'held');
+    });
+
+    it('an external deletion that nobody has told us about yet is found by the release', async () => {
+      const world = await newWorld();
+      const keeper = await world.keeper({ ttlMs: 30_000 });
+      const hold = await keeper.lock('x').acquire();
+      const key = `${world.namespace}/lock/x/${(await world.queue('x'))[0]}`;
+      await world.raw.txn({ compare: [], success: [{ op: 'delete', key }], failure: [] });
+      expect(await hold.release()).toMatchObject({ outcome: 'already-lost' });
+    });
+
+    it('B3: a loss is told once, and nobody needs to listen', async () => {
+      const world = await newWorld();
+      const keeper = await world.keeper({ ttlMs: 30_000 });
+      const hold = await keeper.lock('x').acquire();
+      let told = 0;
+      hold.signal.addEventListener('abort', () => (told += 1));
+      await world.passTime(400);
+      await world.raw.revoke(await world.leaseOf('x', 0));
+      await world.until('lost', () => hold.standing === 'lost');
+      await world.passTime(1_000);
+      await hold.release();
+      expect(told).toBe(1);
+    });
+
+    it('history: another lineage ends the session, and the next one begins in it', async () => {
       const world = await newWorld();
       const keeper = await world.keeper({ ttlMs: 2_000 });
-      const holds = [await keeper.lock('x').acquire(), await keeper.lock('y').acquire()];
-      await world.raw.revoke(await world.leaseOf('x', 0));
-      await world.until('both lost', () => holds.every((hold) => hold.standing === 'lost'));
-      for (const hold of holds)
-        expect(hold.signal.reason).toMatchObject({ code: 'lost', lossCause: 'revoked' });
+      const hold = await keeper.lock('x').acquire();
+      const before = hold.token.lineage;
+      await world.raw.txn({
+        compare: [],
+        success: [{ op: 'put', key: `${world.namespace}/lineage`, value: 'another-history' }],
+        failure: [],
+      });
+      await world.until('lost', () => hold.standing === 'lost');
+      expect(hold.signal.reason).toMatchObject({ code: 'lost', lossCause: 'history-regressed' });
+      const next = await soon(world, keeper.lock('x').acquire());
+      expect(next.token.lineage).toBe('another-history');
+      expect(before).not.toBe('another-history');
+    });
+
+    it('history: an acquire that meets another lineage fails, and the next one is granted in it', async () => {
+      const world = await newWorld();
+      const keeper = await world.keeper({ ttlMs: 30_000 });
+      await (await keeper.lock('x').acquire()).release();
+      await world.raw.txn({
+        compare: [],
+        success: [{ op: 'put', key: `${world.namespace}/lineage`, value: 'another-history' }],
+        failure: [],
+      });
+      await expect(keeper.lock('x').acquire()).rejects.toMatchObject({
+        code: 'lost-while-waiting',
+        lossCause: 'history-regressed',
+      });
+      expect((await keeper.lock('x').acquire()).token.lineage).toBe('another-history');
     });
 
     it('D13: a token never changes, and the tokens of one name strictly rise', async () => {

@@ -19,6 +19,8 @@ export interface Clock {
   wallTime(): number;
   /** Calls `fire` once, `delayMs` from now. Delays of any size work; 0 and less fire as soon as possible. */
   setTimer(delayMs: number, fire: () => void, options?: TimerOptions): Timer;
+  /** From 0 (included) to 1 (excluded). Spreads back-offs and renewals; a simulation replays it by its seed. */
+  random(): number;
 }
 
 /** Node stores delays in a signed 32-bit integer; a longer one would fire at once. */
@@ -60,6 +62,7 @@ export const systemClock: Clock = {
   now: () => performance.now(),
   wallTime: () => Date.now(),
   setTimer: (delayMs, fire, options) => new SystemTimer(delayMs, fire, options?.ref ?? true),
+  random: () => Math.random(),
 };
 
 /** The wall time as ISO 8601, for people to read. */

@@ -8,6 +8,7 @@
  * | `lost-while-waiting` | the lease or the queue key was gone before the lock was granted |
  * | `lost` | the lock was lost while held |
  * | `released` | the hold was already released by its owner |
+ * | `suspect` | wall time ran ahead of the monotonic clock (a suspended machine?); a renewal that settles it is under way |
  * | `claim-timeout` | a guard did not promise within `claimTimeoutMs`; the lock was released again |
  * | `claim-failed` | a guard refused or failed; the lock was released again, the guard's error is the `cause` |
  * | `not-reentrant` | the lock is already held by the surrounding `using` callback |
@@ -29,6 +30,7 @@ export type LockkeeperErrorCode =
   | 'lost-while-waiting'
   | 'lost'
   | 'released'
+  | 'suspect'
   | 'claim-timeout'
   | 'claim-failed'
   | 'not-reentrant'

@@ -1,9 +1,12 @@
 import type { Coordinator } from './coordinator/coordinator.ts';
+import { HistoryWatch } from './coordinator/history-watch.ts';
 import { LockkeeperError } from './errors.ts';
+import type { Acquisition } from './lock/acquisition.ts';
 import type { Hold } from './lock/hold.ts';
 import { KeyLayout } from './lock/key-layout.ts';
 import { Lock } from './lock/lock.ts';
 import type { LockHost } from './lock/lock-host.ts';
+import { OwnershipWatch } from './lock/ownership-watch.ts';
 import { Surroundings } from './lock/surroundings.ts';
 import { type ConnectOptions, type ResolvedOptions, resolveOptions } from './options.ts';
 import { readLineage } from './session/lineage.ts';
@@ -36,13 +39,18 @@ export class Keeper implements AsyncDisposable {
   #closed: Promise<void> | undefined;
 
   /** @internal */
-  constructor(options: ResolvedOptions) {
+  constructor(resolved: ResolvedOptions) {
+    const layout = new KeyLayout(resolved.namespace);
+    const coordinator = new HistoryWatch(resolved.coordinator, layout.lineage, () => this.#onRegression());
+    const options = { ...resolved, coordinator };
     this.#options = options;
     this.#host = {
       options,
-      layout: new KeyLayout(options.namespace),
+      layout,
       surroundings: new Surroundings(),
       holds: new Set<Hold>(),
+      waits: new Set<Acquisition>(),
+      ownership: new OwnershipWatch(options.coordinator, options.logger),
       closing: this.#closing.signal,
       session: (signal) => this.#standingSession(signal),
       inBackground: (work) => this.#inBackground(work),
@@ -61,6 +69,17 @@ export class Keeper implements AsyncDisposable {
    */
   lock(name: string): Lock {
     return new Lock(name, this.#host);
+  }
+
+  /**
+   * The random name of the revision history that etcd is in, which every token carries. Created where there
+   * is none yet; another one than before means that etcd's data were wiped.
+   * @throws {@link LockkeeperError}
+   */
+  lineage(): Promise<string> {
+    return readLineage(this.#options.coordinator, this.#host.layout.lineage, {
+      signal: this.#closing.signal,
+    });
   }
 
   /**
@@ -104,9 +123,20 @@ export class Keeper implements AsyncDisposable {
 
   async #open(): Promise<Session> {
     const { coordinator, ttlMs, marginMs, logger } = this.#options;
-    const call = { signal: this.#closing.signal };
-    const lineage = await readLineage(coordinator, this.#host.layout.lineage, call);
-    return Session.open({ coordinator, ttlMs, marginMs, lineage, logger }, call);
+    const lineage = await this.lineage();
+    const session = await Session.open(
+      { coordinator, ttlMs, marginMs, lineage, lineageKey: this.#host.layout.lineage, logger },
+      { signal: this.#closing.signal },
+    );
+    return session;
+  }
+
+  #onRegression(): void {
+    this.#options.logger.error(
+      {},
+      "etcd's history went back: data were wiped or restored; its tokens cannot be ordered",
+    );
+    this.#session?.end('history-regressed');
   }
 
   #inBackground(work: Promise<unknown>): void {
@@ -124,7 +154,7 @@ export async function connect(options: ConnectOptions): Promise<Keeper> {
   const resolved = resolveOptions(options);
   const keeper = new Keeper(resolved);
   try {
-    await readLineage(resolved.coordinator, new KeyLayout(resolved.namespace).lineage, {});
+    await keeper.lineage();
     return keeper;
   } catch (error) {
     await keeper.close();

@@ -11,7 +11,7 @@ export class BackOff {
 
   /** Rejects with the signal's reason when it aborts first. */
   async wait(signal: AbortSignal | undefined): Promise<void> {
-    const delay = this.#next * (0.75 + Math.random() / 4);
+    const delay = this.#next * (0.75 + this.#clock.random() / 4);
     this.#next = Math.min(this.#next * 2, 1_000);
     await sleep(this.#clock, delay, { signal });
   }

@@ -2,14 +2,16 @@ import { type Claimable, FencingToken } from '@lockkeeper/fencing';
 import type { Compare } from '../coordinator/coordinator.ts';
 import { LockkeeperError, type LossCause } from '../errors.ts';
 import { within } from '../signals.ts';
+import { publish } from '../telemetry.ts';
 import type { Acquisition } from './acquisition.ts';
 import { sealAll } from './claims.ts';
 import { type Ending, endAcquisition } from './ending.ts';
 import type { LockHost } from './lock-host.ts';
+import type { OwnedKey } from './ownership-watch.ts';
 
 /**
- * `held`: confirmed in time. `suspect`: a renewal is overdue, still safe until the deadline. `lost`: for
- * good, another client may hold the lock. `released`: by its owner.
+ * `held`: confirmed in time. `suspect`: a renewal is overdue, or the machine seems to have been suspended.
+ * `lost`: for good, another client may hold the lock. `released`: by its owner.
  */
 export type HoldStanding = 'held' | 'suspect' | 'lost' | 'released';
 
@@ -34,6 +36,11 @@ export interface HoldOptions {
 /** How long `release` waits for etcd's confirmation before it answers `unknown`. */
 const RELEASE_TIMEOUT_MS = 5_000;
 
+/** How long a loss waits for a renewal to tell its cause. */
+const CAUSE_TIMEOUT_MS = 500;
+
+type SpoilCause = 'key-deleted' | 'foreign-write';
+
 /**
  * Proof of one acquisition of one lock. It never becomes valid again once it is lost or released.
  *
@@ -51,7 +58,12 @@ export class Hold implements AsyncDisposable {
   readonly #options: HoldOptions;
   readonly #grantedAt: number;
   readonly #controller = new AbortController();
+  readonly #owned: OwnedKey;
+  /** Our key is gone or overwritten; the cause of the loss may turn out to be the session's. */
+  #spoiltBy: SpoilCause | undefined;
   #loss: LockkeeperError | undefined;
+  #ending: Promise<Ending> | undefined;
+  #told = false;
   #releasing: Promise<ReleaseAnswer> | undefined;
 
   /** @internal */
@@ -67,11 +79,14 @@ export class Hold implements AsyncDisposable {
     this.#options = options;
     this.#grantedAt = host.options.clock.now();
     acquisition.onLost = (cause) => this.#lose(cause);
+    this.#owned = { key: acquisition.key, revision, onSpoilt: (cause) => void this.#spoilt(cause) };
+    host.ownership.add(this.#owned);
+    host.holds.add(this);
   }
 
   /** Consults the clock first. */
   get standing(): HoldStanding {
-    if (this.#loss !== undefined) return 'lost';
+    if (this.#loss !== undefined || this.#spoiltBy !== undefined) return 'lost';
     if (this.#releasing !== undefined) return 'released';
     // A loss that shows only now is reported to the members, this one among them, before it is returned.
     return this.#acquisition.session.standing;
@@ -83,7 +98,7 @@ export class Hold implements AsyncDisposable {
    * stalled event loop; a signal kept aside is only updated by a timer or the next look at the hold.
    */
   get signal(): AbortSignal {
-    void this.standing;
+    if (this.standing === 'lost' && this.#spoiltBy !== undefined) this.#lose(this.#spoiltBy);
     return this.#controller.signal;
   }
 
@@ -106,7 +121,7 @@ export class Hold implements AsyncDisposable {
     const { standing } = this;
     if (standing === 'released')
       throw new LockkeeperError('released', `lock "${this.name}": already released`);
-    if (standing === 'lost') throw this.#loss ?? this.#describe('unconfirmed');
+    if (standing === 'lost') throw this.loss;
   }
 
   /**
@@ -126,10 +141,7 @@ export class Hold implements AsyncDisposable {
    * known to be lost.
    */
   release(): Promise<ReleaseAnswer> {
-    if (this.#releasing === undefined) {
-      const lost = this.standing === 'lost';
-      this.#releasing = (lost ? this.#letGo() : this.#release()).finally(() => this.#host.holds.delete(this));
-    }
+    this.#releasing ??= this.#finish(this.standing === 'lost');
     return this.#releasing;
   }
 
@@ -139,8 +151,16 @@ export class Hold implements AsyncDisposable {
 
   /** @internal Why it was lost, also where that came to light only at the release. */
   get loss(): LockkeeperError | undefined {
-    void this.standing;
+    if (this.standing === 'lost') this.#loss ??= this.#describe(this.#spoiltBy ?? 'unconfirmed');
     return this.#loss;
+  }
+
+  /** @internal Ends a hold that nobody got to see: its claims failed, or it was given up meanwhile. */
+  abandon(): void {
+    this.#host.ownership.remove(this.#owned);
+    this.#host.holds.delete(this);
+    this.#releasing ??= Promise.resolve({ outcome: 'released', sealed: undefined });
+    void this.#end();
   }
 
   /** @internal Asks the work to stop while the lock is still held: the keeper is closing. */
@@ -148,7 +168,17 @@ export class Hold implements AsyncDisposable {
     this.#controller.abort(reason);
   }
 
-  async #letGo(): Promise<ReleaseAnswer> {
+  async #finish(alreadyLost: boolean): Promise<ReleaseAnswer> {
+    this.#host.ownership.remove(this.#owned);
+    const answer = alreadyLost ? this.#letGo() : await this.#release();
+    this.#host.holds.delete(this);
+    publish('lockkeeper:lock:released', () => {
+      return { name: this.name, token: this.token, ...answer, heldMs: this.#heldMs() };
+    });
+    return answer;
+  }
+
+  #letGo(): ReleaseAnswer {
     void this.#end();
     return { outcome: 'already-lost', sealed: undefined };
   }
@@ -163,10 +193,12 @@ export class Hold implements AsyncDisposable {
   }
 
   #end(): Promise<Ending> {
-    const { coordinator, logger } = this.#host.options;
-    const ending = endAcquisition(coordinator, this.#acquisition, this.token.revision, logger);
-    this.#host.inBackground(ending);
-    return ending;
+    if (this.#ending === undefined) {
+      const { coordinator, logger } = this.#host.options;
+      this.#ending = endAcquisition(coordinator, this.#acquisition, this.token.revision, logger);
+      this.#host.inBackground(this.#ending);
+    }
+    return this.#ending;
   }
 
   async #seal(): Promise<boolean | undefined> {
@@ -177,14 +209,39 @@ export class Hold implements AsyncDisposable {
   }
 
   #lose(cause: LossCause): void {
-    if (this.#loss !== undefined || this.#releasing !== undefined) return;
-    this.#loss = this.#describe(cause);
+    if (this.#told || this.#releasing !== undefined) return;
+    this.#told = true;
+    this.#loss ??= this.#describe(cause);
+    this.#host.ownership.remove(this.#owned);
+    publish('lockkeeper:lock:lost', () => ({
+      name: this.name,
+      token: this.token,
+      cause,
+      heldMs: this.#heldMs(),
+    }));
     this.#controller.abort(this.#loss);
+  }
+
+  /**
+   * Where our key went with its lease, the cause is the session's and every hold on it is lost; one renewal
+   * tells. This hold is lost at once, only its signal waits for the cause, unless somebody looks before.
+   */
+  async #spoilt(cause: SpoilCause): Promise<void> {
+    if (this.#loss !== undefined || this.#releasing !== undefined) return;
+    const { session } = this.#acquisition;
+    this.#spoiltBy = cause;
+    await within(this.#host.options.clock, CAUSE_TIMEOUT_MS, session.renewNow());
+    this.#lose(cause);
+    if (!session.isLost()) void this.#end();
+  }
+
+  #heldMs(): number {
+    return this.#host.options.clock.now() - this.#grantedAt;
   }
 
   #describe(cause: LossCause): LockkeeperError {
     const { session } = this.#acquisition;
-    const heldFor = ((this.#host.options.clock.now() - this.#grantedAt) / 1_000).toFixed(1);
+    const heldFor = (this.#heldMs() / 1_000).toFixed(1);
     const why = session.lossCause === undefined ? cause : session.describeLoss();
     return new LockkeeperError('lost', `lock "${this.name}": lost after ${heldFor} s (${why})`, {
       lossCause: cause,

@@ -1,7 +1,9 @@
 import type { ResolvedOptions } from '../options.ts';
 import type { Session } from '../session/session.ts';
+import type { Acquisition } from './acquisition.ts';
 import type { Hold } from './hold.ts';
 import type { KeyLayout } from './key-layout.ts';
+import type { OwnershipWatch } from './ownership-watch.ts';
 import type { Surroundings } from './surroundings.ts';
 
 /** What locks and holds need of the keeper they belong to. */
@@ -11,6 +13,9 @@ export interface LockHost {
   readonly surroundings: Surroundings;
   /** Everything granted and not yet released. */
   readonly holds: Set<Hold>;
+  /** Everything that is queued or being granted. */
+  readonly waits: Set<Acquisition>;
+  readonly ownership: OwnershipWatch;
   /** Aborts when the keeper closes. */
   readonly closing: AbortSignal;
   /** A session that stands; opens one where there is none. */

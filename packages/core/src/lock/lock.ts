@@ -3,6 +3,7 @@ import type { Clock, Timer } from '../clock.ts';
 import { LockkeeperError } from '../errors.ts';
 import type { Session } from '../session/session.ts';
 import { AbortScope } from '../signals.ts';
+import { publish } from '../telemetry.ts';
 import { duration, invalidOption, optionalDuration, optionalSignal } from '../validation.ts';
 import { Acquisition, type Contender, readContender } from './acquisition.ts';
 import { BackOff } from './back-off.ts';
@@ -102,34 +103,46 @@ export class Lock {
   }
 
   async #attempt(mode: EnqueueMode, attempt: Attempt): Promise<TryAcquired> {
-    const { clock } = this.#host.options;
+    const { clock, coordinator } = this.#host.options;
+    const begunAt = clock.now();
     using scope = new AbortScope().follow(this.#host.closing).follow(attempt.signal);
     scope.signal.throwIfAborted();
     const wait = new WaitLimit(this.name, attempt.waitTimeoutMs, clock, scope);
     const session = await this.#host.session(scope.signal);
     const acquisition = new Acquisition(this.name, session, this.#host.layout, this.#host.options);
     scope.follow(acquisition.scope.signal);
+    this.#host.waits.add(acquisition);
     let token: bigint | undefined;
+    let hold: Hold | undefined;
     try {
-      const enqueued = await enqueue(this.#host.options.coordinator, acquisition, mode, scope.signal);
+      const enqueued = await enqueue(coordinator, acquisition, mode, scope.signal);
       if (enqueued.place === 'busy') {
         this.#giveUp(acquisition, undefined);
         return { holder: enqueued.holder && readContender(enqueued.holder) };
       }
       token = enqueued.revision;
-      wait.queuedBehind(enqueued.place === 'queued' ? enqueued.behind : undefined);
       if (enqueued.place === 'queued') {
-        await waitTurn(this.#host.options.coordinator, acquisition, token, enqueued.behind, scope.signal);
+        wait.queuedBehind(acquisition, enqueued.behind);
+        await waitTurn(coordinator, acquisition, token, enqueued.behind, scope.signal);
       }
       wait.lift();
-      const hold = new Hold(acquisition, token, this.#host, attempt);
+      hold = new Hold(acquisition, token, this.#host, attempt);
       await claimAll(clock, attempt.claims, hold.token, attempt.claimTimeoutMs, scope.signal);
       await freshen(clock, session, scope.signal);
-      this.#host.holds.add(hold);
+      const granted = hold;
+      publish('lockkeeper:lock:granted', () => ({
+        name: this.name,
+        token: granted.token,
+        waitedMs: clock.now() - begunAt,
+      }));
       return { hold };
     } catch (error) {
-      this.#giveUp(acquisition, token);
+      publish('lockkeeper:lock:gave-up', () => ({ name: this.name, acquisition: acquisition.id, error }));
+      if (hold === undefined) this.#giveUp(acquisition, token);
+      else hold.abandon();
       throw error;
+    } finally {
+      this.#host.waits.delete(acquisition);
     }
   }
 
@@ -170,9 +183,14 @@ class WaitLimit {
     );
   }
 
-  queuedBehind(key: string | undefined): void {
+  queuedBehind(acquisition: Acquisition, key: string | undefined): void {
     this.#queued = true;
     this.#behind = key;
+    publish('lockkeeper:lock:queued', () => ({
+      name: acquisition.name,
+      acquisition: acquisition.id,
+      behind: key,
+    }));
   }
 
   lift(): void {

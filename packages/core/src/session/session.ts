@@ -3,14 +3,24 @@ import type { Clock, Timer } from '../clock.ts';
 import { type CallOptions, type Coordinator, DEFAULT_CALL_TIMEOUT_MS } from '../coordinator/coordinator.ts';
 import { LockkeeperError, type LossCause } from '../errors.ts';
 import type { Logger } from '../options.ts';
-import { grantedLease, type LeaseEvent, type LeaseState, stepLease } from './lease-machine.ts';
+import { publish } from '../telemetry.ts';
+import {
+  grantedLease,
+  isSafe,
+  type LeaseChange,
+  type LeaseEvent,
+  type LeaseState,
+  stepLease,
+} from './lease-machine.ts';
 import { SlotTable } from './slot-table.ts';
 
 export interface SessionOptions {
   readonly coordinator: Coordinator;
   readonly ttlMs: number;
   readonly marginMs: number | undefined;
+  /** The history that the session belongs to, and the key that names it. */
   readonly lineage: string;
+  readonly lineageKey: string;
   readonly logger: Logger;
 }
 
@@ -21,6 +31,9 @@ export interface SessionMember {
 }
 
 const FIRST_RETRY_MS = 50;
+
+/** A timer that fires this late is worth a report; a busy process is late by some tens of milliseconds. */
+const STALL_MS = 200;
 
 /**
  * One kept-alive lease, driven by the lease machine. It serves any number of holds and waits, renews as
@@ -35,6 +48,7 @@ export class Session {
   readonly slots: SlotTable = new SlotTable();
   readonly #coordinator: Coordinator;
   readonly #clock: Clock;
+  readonly #lineageKey: string;
   readonly #logger: Logger;
   readonly #marginMs: number | undefined;
   readonly #members = new Set<SessionMember>();
@@ -44,6 +58,7 @@ export class Session {
   #renewAt = 0;
   #renewing: Promise<void> | undefined;
   #failures = 0;
+  #probedAt = 0;
   #revoking: Promise<void> | undefined;
 
   /**
@@ -54,16 +69,17 @@ export class Session {
     const { coordinator, ttlMs, marginMs } = options;
     const lease = randomLeaseId();
     const sentAt = coordinator.clock.now();
+    const wallAtSend = coordinator.clock.wallTime();
     try {
       const granted = await coordinator.grant({ lease, ttlMs }, call);
-      return new Session(options, lease, grantedLease(sentAt, granted.ttlMs, marginMs));
+      return new Session(options, lease, grantedLease(sentAt, wallAtSend, granted.ttlMs, marginMs));
     } catch (error) {
       const certainlyNotGranted = error instanceof LockkeeperError && error.outcome === 'rejected';
       if (!certainlyNotGranted) {
         // Nobody renews it, so it ends by itself after its TTL; revoking only makes that sooner.
         coordinator.revoke(lease).catch((cause) => {
           options.logger.debug(
-            { lease: lease.toString(16), err: cause },
+            { session: lease.toString(16), err: cause },
             'an unconfirmed lease is left to expire',
           );
         });
@@ -77,11 +93,23 @@ export class Session {
     this.lineage = options.lineage;
     this.#coordinator = options.coordinator;
     this.#clock = options.coordinator.clock;
+    this.#lineageKey = options.lineageKey;
     this.#logger = options.logger;
     this.#marginMs = options.marginMs;
     this.#state = state;
     this.#renewAt = state.confirmedAt + this.#renewalInterval();
+    this.#probedAt = state.confirmedAt;
+    publish('lockkeeper:session:opened', () => ({
+      session: this.id,
+      ttlMs: this.ttlMs,
+      lineage: this.lineage,
+    }));
     this.#armTimers();
+  }
+
+  /** The lease in hex, as `etcdctl` prints it. */
+  get id(): string {
+    return this.lease.toString(16);
   }
 
   /** The TTL the server granted last, in milliseconds. */
@@ -100,7 +128,13 @@ export class Session {
   /** Consults the clock first. */
   get standing(): 'held' | 'suspect' | 'lost' {
     const state = this.#look();
-    return state.phase === 'live' ? state.standing : 'lost';
+    if (state.phase === 'lost') return 'lost';
+    return state.doubt === undefined ? 'held' : 'suspect';
+  }
+
+  /** Neither lost nor in doubt about how much time has passed. Consults the clock first. */
+  isSafe(): boolean {
+    return isSafe(this.#look());
   }
 
   isLost(): boolean {
@@ -113,10 +147,15 @@ export class Session {
     return state.phase === 'lost' ? state.cause : undefined;
   }
 
-  /** Milliseconds until the deadline, 0 when lost. Consults the clock first. */
+  /** Milliseconds until the deadline; 0 when lost, or when the clock is in doubt. Consults the clock first. */
   remainingMs(): number {
     const state = this.#look();
-    return state.phase === 'live' ? state.deadline - this.#clock.now() : 0;
+    return state.phase === 'live' && isSafe(state) ? state.deadline - this.#clock.now() : 0;
+  }
+
+  /** How long ago the last confirmed grant or renewal was sent, in milliseconds. */
+  get unconfirmedForMs(): number {
+    return this.#clock.now() - this.#state.confirmedAt;
   }
 
   /** One sentence on how the session ended, for error messages. */
@@ -142,7 +181,7 @@ export class Session {
 
   /** Ends the session for a reason that was learnt elsewhere. */
   end(cause: LossCause): void {
-    this.#step({ type: 'ended', cause, now: this.#clock.now() });
+    this.#step({ type: 'ended', cause, ...this.#moment() });
   }
 
   /** One renewal now, or the one that is under way. Resolves whatever it brings: ask `remainingMs()`. */
@@ -163,40 +202,97 @@ export class Session {
 
   async #renew(): Promise<void> {
     const sentAt = this.#clock.now();
+    const lagMs = Math.max(0, sentAt - this.#renewAt);
     try {
       const { ttlMs } = await this.#coordinator.renew(this.lease, { timeoutMs: this.ttlMs / 6 });
       this.#failures = 0;
       this.#renewAt = sentAt + this.#renewalInterval();
-      this.#step({ type: 'confirmed', sentAt, ttlMs, now: this.#clock.now() });
+      this.#step({ type: 'confirmed', sentAt, ttlMs, ...this.#moment() });
+      // Sent before the clock came into doubt, it proved nothing.
+      if (!this.isSafe()) this.#renewAt = this.#clock.now();
+      publish('lockkeeper:session:renewed', () => {
+        const roundTripMs = this.#clock.now() - sentAt;
+        return { session: this.id, roundTripMs, lagMs, remainingMs: this.remainingMs() };
+      });
+      if (sentAt - this.#probedAt >= this.ttlMs) void this.#probe(sentAt);
     } catch (error) {
-      this.#logger.warn({ lease: this.lease.toString(16), err: error }, 'a lease renewal failed');
       this.#failures += 1;
       const backOff = Math.min(FIRST_RETRY_MS * 2 ** (this.#failures - 1), this.ttlMs / 6);
-      this.#renewAt = this.#clock.now() + backOff * (0.75 + Math.random() / 4);
-      this.#step({ type: 'renewal-failed', now: this.#clock.now() });
+      this.#renewAt = this.#clock.now() + backOff * (0.75 + this.#clock.random() / 4);
+      this.#logger.warn({ session: this.id, err: error }, 'a lease renewal failed');
+      this.#step({ type: 'renewal-failed', sentAt, ...this.#moment() });
+      publish('lockkeeper:session:renewal-failed', () => {
+        return { session: this.id, error, remainingMs: this.remainingMs() };
+      });
+    }
+  }
+
+  /**
+   * Once a TTL, whether this is still the same history: a renewal does not tell, and a holder that does
+   * nothing else would not learn that etcd's data were wiped or restored.
+   */
+  async #probe(now: number): Promise<void> {
+    this.#probedAt = now;
+    try {
+      const { kvs } = await this.#coordinator.range(
+        { key: this.#lineageKey },
+        { timeoutMs: this.attemptTimeoutMs },
+      );
+      if (kvs[0] === undefined || new TextDecoder().decode(kvs[0].value) !== this.lineage)
+        this.end('history-regressed');
+    } catch (error) {
+      this.#logger.debug(
+        { session: this.id, err: error },
+        'could not ask for the lineage, asking again later',
+      );
     }
   }
 
   /** A third of the TTL leaves room for two more tries; the jitter keeps many sessions from marching in step. */
   #renewalInterval(): number {
-    return (this.ttlMs / 3) * (0.9 + Math.random() / 10);
+    return (this.ttlMs / 3) * (0.9 + this.#clock.random() / 10);
   }
 
   #look(): LeaseState {
-    return this.#step({ type: 'looked', now: this.#clock.now() });
+    return this.#step({ type: 'looked', ...this.#moment() });
+  }
+
+  #moment(): { now: number; wall: number } {
+    return { now: this.#clock.now(), wall: this.#clock.wallTime() };
   }
 
   #step(event: LeaseEvent): LeaseState {
     const { state, change } = stepLease(this.#state, event, this.#marginMs);
     this.#state = state;
-    if (change !== undefined)
-      this.#logger.info({ lease: this.lease.toString(16), change, state }, `session ${change}`);
-    if (change === 'lost' && state.phase === 'lost') this.#onLost(state.cause);
+    if (change !== undefined) this.#onChange(change, state);
     return state;
+  }
+
+  #onChange(change: LeaseChange, state: LeaseState): void {
+    this.#logger.info({ session: this.id, ...state }, `session ${change}`);
+    if (state.phase === 'lost') {
+      this.#onLost(state.cause);
+      return;
+    }
+    const remainingMs = Math.max(0, state.deadline - this.#clock.now());
+    const { doubt } = state;
+    if (doubt === undefined) {
+      publish('lockkeeper:session:recovered', () => ({ session: this.id, remainingMs }));
+      return;
+    }
+    publish('lockkeeper:session:suspect', () => ({ session: this.id, doubt: doubt.of, remainingMs }));
+    if (doubt.of === 'renewal') return;
+    this.#renewAt = this.#clock.now();
+    this.#armTimers();
   }
 
   #onLost(cause: LossCause): void {
     this.#disarmTimers();
+    publish('lockkeeper:session:lost', () => ({
+      session: this.id,
+      cause,
+      unconfirmedForMs: this.unconfirmedForMs,
+    }));
     const members = [...this.#members];
     // The lease is revoked only once the last of them has left: revoking it under running work would give
     // away the margin.
@@ -209,7 +305,7 @@ export class Session {
     this.#revoking ??= this.#coordinator.revoke(this.lease).catch((error) => {
       if (error instanceof LockkeeperError && error.code === 'lease-not-found') return;
       this.#logger.debug(
-        { lease: this.lease.toString(16), err: error },
+        { session: this.id, err: error },
         'a lease could not be revoked and is left to expire',
       );
     });
@@ -224,8 +320,17 @@ export class Session {
     const ref = this.#members.size > 0;
     this.#deadlineTimer = this.#clock.setTimer(this.#state.deadline - now, () => this.#onDeadline(), { ref });
     if (this.#renewing === undefined) {
-      this.#renewTimer = this.#clock.setTimer(this.#renewAt - now, () => void this.renewNow(), { ref });
+      this.#renewTimer = this.#clock.setTimer(this.#renewAt - now, () => this.#onRenewalDue(), { ref });
     }
+  }
+
+  #onRenewalDue(): void {
+    const stalledMs = this.#clock.now() - this.#renewAt;
+    if (stalledMs >= STALL_MS) {
+      this.#logger.warn({ session: this.id, stalledMs }, 'the event loop stood still');
+      publish('lockkeeper:process:stalled', () => ({ session: this.id, stalledMs }));
+    }
+    void this.renewNow();
   }
 
   #onDeadline(): void {

@@ -40,6 +40,10 @@ class StalledClock implements Clock {
     return this.time;
   }
 
+  random(): number {
+    return 0.5;
+  }
+
   setTimer(delayMs: number, fire: () => void, options?: TimerOptions) {
     const cancel = () => void this.timers.delete(timer);
     const timer = { cancel, [Symbol.dispose]: cancel };
@@ -175,6 +179,7 @@ describe('memory store: expiry', () => {
     const counting: Clock = {
       now: () => clock.now(),
       wallTime: () => clock.wallTime(),
+      random: () => clock.random(),
       setTimer: (delayMs, fire) => {
         set++;
         return clock.setTimer(delayMs, fire);

@@ -44,6 +44,11 @@ export class VirtualClock implements Clock {
     this.#wallOffset = finite('wallTime', wallTime) - this.#now;
   }
 
+  /** Always the middle: on a virtual clock nothing is left to chance. */
+  random(): number {
+    return 0.5;
+  }
+
   /** How many timers are set and have neither fired nor been cancelled. */
   get pendingTimers(): number {
     return this.#timers.length;
