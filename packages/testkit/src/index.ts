@@ -1,1 +1,45 @@
-export {};
+export { type ChunkMatcher, chunkContaining, postgresQueryContaining } from './chunk-matchers.ts';
+export { TestkitError, type TestkitErrorCode } from './errors.ts';
+export {
+  type EtcdCluster,
+  type EtcdClusterOptions,
+  type EtcdMember,
+  startEtcdCluster,
+} from './etcd-cluster.ts';
+export type { EtcdCtl } from './etcd-ctl.ts';
+export {
+  availableEtcdVersions,
+  type CtlOptions,
+  type EtcdOptions,
+  type EtcdServer,
+  type EtcdTls,
+  startEtcd,
+} from './etcd-server.ts';
+export type { ServerRoute } from './find-server.ts';
+export type { RestartOptions, TestServer } from './owned-server.ts';
+export { type PostgresOptions, type PostgresServer, startPostgres } from './postgres-server.ts';
+export type { ProxyDirection } from './proxy-lane.ts';
+export { reportFromWorker, type WorkerChannel } from './report-from-worker.ts';
+export type { ProcessExit } from './server-process.ts';
+export {
+  type CutOptions,
+  type HeldChunk,
+  type HoldOptions,
+  type LostReply,
+  type LostReplyOptions,
+  type ProxyFault,
+  startTcpProxy,
+  type TcpProxy,
+} from './tcp-proxy.ts';
+export type { TcpTarget } from './tcp-target.ts';
+export { renderTimeline } from './timeline.ts';
+export type {
+  Timeline,
+  TimelineAct,
+  TimelineArrow,
+  TimelineEvent,
+  TimelineLane,
+  TimelineSpan,
+} from './timeline-model.ts';
+export { type LoggedMessage, type NextOptions, startWorker, Worker, type WorkerOptions } from './worker.ts';
+export type { WorkerMessage } from './worker-message.ts';

@@ -1,0 +1,213 @@
+import { execFileSync } from 'node:child_process';
+import { existsSync, readdirSync, readFileSync, realpathSync } from 'node:fs';
+import { delimiter, dirname, join, resolve } from 'node:path';
+import { TestkitError } from './errors.ts';
+
+/**
+ * Where a server came from: an address in the environment, a program on PATH, or one that the set-up
+ * unpacked into its cache.
+ */
+export type ServerRoute = 'env' | 'path' | 'unpacked';
+
+/** Programs of one version, ready to run. */
+export interface EtcdPrograms {
+  readonly route: 'path' | 'unpacked';
+  readonly version: string;
+  readonly etcd: string;
+  readonly etcdctl: string | undefined;
+}
+
+/** Programs of one version, ready to run. */
+export interface PostgresPrograms {
+  readonly route: 'path' | 'unpacked';
+  readonly version: string;
+  readonly binDir: string;
+  readonly libDir: string | undefined;
+}
+
+/** Below it, etcd's own fixes for leases and watches are missing. */
+const OLDEST_ETCD = '3.4.23';
+const OLDEST_POSTGRES = '12';
+
+interface Manifest {
+  readonly etcd?: readonly { version: string; bin: string; ctl?: string }[];
+  readonly postgres?: readonly { version: string; binDir: string; libDir?: string }[];
+}
+
+/** The address that `LOCKKEEPER_SERVERS` lets us use, if the environment names one. */
+export function addressFromEnvironment(variable: 'ETCD_ENDPOINTS' | 'POSTGRES_URL'): string | undefined {
+  const address = process.env[variable]?.split(',')[0]?.trim();
+  const forced = forcedRoute();
+  if (forced === 'env' && !address) {
+    throw new TestkitError('no-server', `LOCKKEEPER_SERVERS is "env", but ${variable} is not set`);
+  }
+  return address && (forced === undefined || forced === 'env') ? address : undefined;
+}
+
+/** Every etcd of a fit version in reach, in the order of the routes, newest first in each. */
+export function findEtcds(): EtcdPrograms[] {
+  return [...routed('path', etcdsOnPath), ...routed('unpacked', etcdsUnpacked)].filter(
+    ({ version }) => compareVersions(version, OLDEST_ETCD) >= 0,
+  );
+}
+
+/** Every PostgreSQL of a fit version in reach, in the order of the routes, newest first in each. */
+export function findPostgreses(): PostgresPrograms[] {
+  return [...routed('path', postgresesOnPath), ...routed('unpacked', postgresesUnpacked)].filter(
+    ({ version }) => compareVersions(version, OLDEST_POSTGRES) >= 0,
+  );
+}
+
+/**
+ * The first of the list, or the one that `version` asks for.
+ * @throws {@link TestkitError} `no-server`, which says what to do.
+ */
+export function chooseVersion<T extends { readonly version: string }>(
+  what: 'etcd' | 'PostgreSQL',
+  found: readonly T[],
+  version: string | undefined,
+): T {
+  const sorted = found.toSorted((a, b) => compareVersions(b.version, a.version));
+  const chosen =
+    version === undefined
+      ? found[0]
+      : version === 'newest'
+        ? sorted[0]
+        : version === 'oldest'
+          ? sorted.at(-1)
+          : found.find((programs) => programs.version === version);
+  if (chosen !== undefined) return chosen;
+  throw new TestkitError('no-server', whatToDo(what, sorted, version));
+}
+
+export function compareVersions(a: string, b: string): number {
+  const [left, right] = [a, b].map((version) => version.split('.').map(Number)) as [number[], number[]];
+  for (let i = 0; i < Math.max(left.length, right.length); i++) {
+    const difference = (left[i] ?? 0) - (right[i] ?? 0);
+    if (difference !== 0) return difference;
+  }
+  return 0;
+}
+
+function whatToDo(
+  what: 'etcd' | 'PostgreSQL',
+  found: readonly { readonly version: string }[],
+  version: string | undefined,
+): string {
+  const [variable, oldest, packages] =
+    what === 'etcd'
+      ? ['ETCD_ENDPOINTS=http://127.0.0.1:2379', OLDEST_ETCD, 'etcd-server etcd-client']
+      : ['POSTGRES_URL=postgres://user:password@127.0.0.1:5432/database', OLDEST_POSTGRES, 'postgresql'];
+  if (found.length > 0) {
+    return `no ${what} ${version} in reach; found: ${found.map((one) => one.version).join(', ')}`;
+  }
+  const forced = forcedRoute();
+  const where = forced === undefined ? '' : ` by the route LOCKKEEPER_SERVERS=${forced}`;
+  return (
+    `no ${what} in reach${where}. Do one of these: ` +
+    `set ${variable}; put ${what} ${oldest} or newer on PATH (Debian, Ubuntu: apt install ${packages}); ` +
+    `or run Lockkeeper's set-up and point LOCKKEEPER_SERVER_CACHE to the folder of its manifest.json`
+  );
+}
+
+function forcedRoute(): ServerRoute | undefined {
+  const route = process.env['LOCKKEEPER_SERVERS'];
+  if (route === undefined || route === '') return undefined;
+  if (route === 'env' || route === 'path' || route === 'unpacked') return route;
+  throw new TestkitError(
+    'invalid-option',
+    `LOCKKEEPER_SERVERS is "${route}"; expected env, path or unpacked`,
+  );
+}
+
+function routed<T>(route: ServerRoute, find: () => T[]): T[] {
+  const forced = forcedRoute();
+  return forced === undefined || forced === route ? find() : [];
+}
+
+function etcdsOnPath(): EtcdPrograms[] {
+  const etcd = onPath('etcd');
+  const version = etcd && versionOf(etcd, /etcd Version: (\d+\.\d+\.\d+)/);
+  return etcd && version ? [{ route: 'path', version, etcd, etcdctl: onPath('etcdctl') }] : [];
+}
+
+function etcdsUnpacked(): EtcdPrograms[] {
+  const { folder, manifest } = readManifest();
+  return (manifest.etcd ?? [])
+    .map(({ version, bin, ctl }) => ({
+      route: 'unpacked' as const,
+      version,
+      etcd: resolve(folder, bin),
+      etcdctl: ctl === undefined ? undefined : resolve(folder, ctl),
+    }))
+    .filter(({ etcd }) => existsSync(etcd));
+}
+
+/** Distributions keep the server programs of PostgreSQL off PATH, a folder a version. */
+function postgresesOnPath(): PostgresPrograms[] {
+  const onThePath = onPath('postgres');
+  const packaged = '/usr/lib/postgresql';
+  const folders = new Set([
+    ...(onThePath === undefined ? [] : [dirname(realpathSync(onThePath))]),
+    ...(existsSync(packaged) ? readdirSync(packaged) : [])
+      .filter((name) => /^\d+$/.test(name))
+      .sort((a, b) => Number(b) - Number(a))
+      .map((name) => join(packaged, name, 'bin')),
+  ]);
+  return [...folders].flatMap((binDir) => {
+    if (!['postgres', 'initdb'].every((program) => existsSync(join(binDir, program)))) return [];
+    const version = versionOf(join(binDir, 'postgres'), /PostgreSQL\) (\d+(?:\.\d+)*)/);
+    return version === undefined ? [] : [{ route: 'path' as const, version, binDir, libDir: undefined }];
+  });
+}
+
+function postgresesUnpacked(): PostgresPrograms[] {
+  const { folder, manifest } = readManifest();
+  return (manifest.postgres ?? [])
+    .map(({ version, binDir, libDir }) => ({
+      route: 'unpacked' as const,
+      version,
+      binDir: resolve(folder, binDir),
+      libDir: libDir === undefined ? undefined : resolve(folder, libDir),
+    }))
+    .filter(({ binDir }) => existsSync(join(binDir, 'postgres')));
+}
+
+/** `LOCKKEEPER_SERVER_CACHE`, or the nearest `.cache/servers` above the working folder. */
+function readManifest(): { folder: string; manifest: Manifest } {
+  const named = process.env['LOCKKEEPER_SERVER_CACHE'];
+  const folder = named ?? nearestCache(process.cwd());
+  const file = folder && join(folder, 'manifest.json');
+  if (!file || !existsSync(file)) return { folder: '', manifest: {} };
+  return { folder, manifest: JSON.parse(readFileSync(file, 'utf8')) };
+}
+
+function nearestCache(from: string): string | undefined {
+  const folder = join(from, '.cache', 'servers');
+  if (existsSync(join(folder, 'manifest.json'))) return folder;
+  return dirname(from) === from ? undefined : nearestCache(dirname(from));
+}
+
+function onPath(program: string): string | undefined {
+  return (process.env['PATH'] ?? '')
+    .split(delimiter)
+    .filter((folder) => folder !== '')
+    .map((folder) => join(folder, program))
+    .find((file) => existsSync(file));
+}
+
+/** A program that does not run, or says nothing we understand, is as good as none. */
+function versionOf(program: string, pattern: RegExp): string | undefined {
+  try {
+    const arch = { ETCD_UNSUPPORTED_ARCH: process.arch };
+    const text = execFileSync(program, ['--version'], {
+      encoding: 'utf8',
+      env: { ...process.env, ...arch },
+      stdio: ['ignore', 'pipe', 'ignore'],
+      timeout: 10_000,
+    });
+    return pattern.exec(text)?.[1];
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,261 @@
+import { execFile, execFileSync } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { chown, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { userInfo } from 'node:os';
+import { delimiter, join } from 'node:path';
+import { promisify } from 'node:util';
+import { TestkitError } from './errors.ts';
+import {
+  addressFromEnvironment,
+  chooseVersion,
+  findPostgreses,
+  type PostgresPrograms,
+} from './find-server.ts';
+import { freePorts } from './free-ports.ts';
+import { foreignServer, OwnedServer, TemporaryFolder, type TestServer } from './owned-server.ts';
+import { ServerProcess } from './server-process.ts';
+
+export interface PostgresOptions {
+  /**
+   * `oldest` or `newest` in reach, or an exact version such as `15.14`. Default: whatever the first
+   * successful route has.
+   */
+  readonly version?: 'newest' | 'oldest' | (string & {}) | undefined;
+  /** Insist on a server of our own, which can be paused and killed, even if POSTGRES_URL is set. */
+  readonly own?: boolean | undefined;
+  /** Whether a commit waits for the disk. Default `true`; without it, `kill()` may lose commits. */
+  readonly fsync?: boolean | undefined;
+  /** Server settings, such as `{ max_connections: '300' }`. Imply `own`. */
+  readonly settings?: Readonly<Record<string, string>> | undefined;
+}
+
+/** A running PostgreSQL with one superuser and the database `postgres`. */
+export interface PostgresServer extends TestServer {
+  /** `postgres://user:password@host:port/database`, the same over restarts. */
+  readonly url: string;
+  readonly host: string;
+  readonly port: number;
+  readonly user: string;
+  readonly password: string;
+  readonly database: string;
+  /** `unknown` where the server was found by POSTGRES_URL: ask it by `SHOW server_version`. */
+  readonly version: string;
+}
+
+const READY_WITHIN_MS = 60_000;
+const BIND_TRIES = 5;
+const USER = 'postgres';
+/** `nobody`: a name in every passwd file, which is all that PostgreSQL asks of a user besides not being root. */
+const NOBODY = 65534;
+
+/**
+ * Starts a PostgreSQL on loopback, with temporary data and a free port, and resolves when it takes
+ * connections. Found in this order, which `LOCKKEEPER_SERVERS=env|path|unpacked` narrows to one: an address
+ * in POSTGRES_URL (nothing is started then, and it cannot be paused or killed), `postgres` on PATH or in
+ * /usr/lib/postgresql, the set-up's cache.
+ *
+ * The server ends with `stop()`, and by itself when this process ends, in whatever way. A wiped restart is
+ * a new database cluster under the same address and password.
+ * @throws {@link TestkitError} `no-server`, `start-failed`
+ */
+export async function startPostgres(options: PostgresOptions = {}): Promise<PostgresServer> {
+  const anyVersion = options.version === undefined || ['newest', 'oldest'].includes(options.version);
+  const owned = options.own || options.settings || !anyVersion;
+  const address = owned ? undefined : addressFromEnvironment('POSTGRES_URL');
+  if (address !== undefined) return foreignPostgres(address);
+  return startOwn(chooseVersion('PostgreSQL', findPostgreses(), options.version), options);
+}
+
+async function startOwn(programs: PostgresPrograms, options: PostgresOptions): Promise<PostgresServer> {
+  const folder = new TemporaryFolder('lockkeeper-postgres-');
+  try {
+    const password = randomBytes(12).toString('hex');
+    const cluster = new Cluster(programs, options, folder.path, password);
+    for (let tries = 1; ; tries++) {
+      const [port] = (await freePorts(1)) as [number];
+      const launch = () => cluster.launch(port);
+      try {
+        const { name, dataDir } = cluster;
+        const plan = { name, dataDir, endSignal: 'SIGQUIT' as const, launch, tidy: () => cluster.tidy() };
+        const server = new OwnedServer(plan, folder, await launch());
+        return postgresServer(programs, port, password, server);
+      } catch (error) {
+        const isTaken = error instanceof TestkitError && error.message.includes('Address already in use');
+        if (!isTaken || tries === BIND_TRIES) throw error;
+      }
+    }
+  } catch (error) {
+    await folder.remove();
+    throw error;
+  }
+}
+
+/** The data of one server, created on the first launch and after a wipe. */
+class Cluster {
+  readonly name: string;
+  readonly dataDir: string;
+  readonly #programs: PostgresPrograms;
+  readonly #options: PostgresOptions;
+  readonly #folder: string;
+  readonly #password: string;
+  readonly #identity: Identity = identity();
+
+  constructor(programs: PostgresPrograms, options: PostgresOptions, folder: string, password: string) {
+    this.name = `PostgreSQL ${programs.version}`;
+    this.dataDir = join(folder, 'data');
+    this.#programs = programs;
+    this.#options = options;
+    this.#folder = folder;
+    this.#password = password;
+  }
+
+  async launch(port: number): Promise<ServerProcess> {
+    await this.#initialize();
+    const settings = {
+      listen_addresses: '127.0.0.1',
+      port: `${port}`,
+      unix_socket_directories: '',
+      fsync: this.#options.fsync === false ? 'off' : 'on',
+      logging_collector: 'off',
+      ...this.#options.settings,
+    };
+    const { command, args } = this.#as('postgres', [
+      ...['-D', this.dataDir],
+      ...Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]),
+    ]);
+    const { uid } = this.#identity;
+    const common = { name: this.name, env: this.#env(), cwd: this.#folder, endSignal: 'SIGQUIT' as const };
+    const run = new ServerProcess({ ...common, command, args, uid });
+    try {
+      await run.waitUntil((log) => log.includes('ready to accept connections'), READY_WITHIN_MS);
+      return run;
+    } catch (error) {
+      await run.end('SIGQUIT');
+      throw error;
+    }
+  }
+
+  /** A killed server leaves a small segment of System V shared memory, which only a new start would find. */
+  async tidy(): Promise<void> {
+    const pidFile = await readFile(join(this.dataDir, 'postmaster.pid'), 'utf8').catch(() => '');
+    const segment = pidFile.split('\n')[6]?.trim().split(/\s+/)[1];
+    if (segment === undefined) return;
+    await promisify(execFile)('ipcrm', ['-m', segment]).catch((error: Error) => {
+      process.emitWarning(`${this.name} left shared memory behind: ${error.message}`);
+    });
+  }
+
+  async #initialize(): Promise<void> {
+    const { uid } = this.#identity;
+    await mkdir(this.dataDir, { recursive: true, mode: 0o700 });
+    if (uid !== undefined) for (const path of [this.#folder, this.dataDir]) await chown(path, uid, uid);
+    const passwordFile = join(this.#folder, 'password');
+    await writeFile(passwordFile, this.#password, { mode: 0o600 });
+    if (uid !== undefined) await chown(passwordFile, uid, uid);
+    const { command, args } = this.#as('initdb', [
+      ...['-D', this.dataDir, '--username', USER, '--pwfile', passwordFile, '--auth', 'scram-sha-256'],
+      // Nothing here has to outlive a power cut between this and the first start.
+      ...['--locale', 'C', '--encoding', 'UTF8', '--no-sync'],
+    ]);
+    const as = uid === undefined ? {} : { uid, gid: uid };
+    try {
+      await promisify(execFile)(command, args, { cwd: this.#folder, env: this.#env(), ...as });
+    } catch (cause) {
+      const { stderr, message } = cause as Error & { stderr?: string };
+      const why = stderr?.trim() || message;
+      // A second launch of the same data finds them there.
+      if (why.includes('exists but is not empty')) return;
+      throw new TestkitError('start-failed', `initdb of ${this.name} failed: ${why}`, { cause });
+    } finally {
+      await rm(passwordFile, { force: true });
+    }
+  }
+
+  #as(program: string, args: readonly string[]): { command: string; args: string[] } {
+    const [command, ...rest] = [...this.#identity.prefix, join(this.#programs.binDir, program), ...args];
+    return { command: command as string, args: rest };
+  }
+
+  #env(): NodeJS.ProcessEnv {
+    const { libDir } = this.#programs;
+    // Variables meant for another PostgreSQL must not configure this one.
+    const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('PG')));
+    if (libDir === undefined) return { ...env, LC_ALL: 'C' };
+    const paths = [libDir, process.env['LD_LIBRARY_PATH']].filter(Boolean).join(delimiter);
+    return { ...env, LC_ALL: 'C', LD_LIBRARY_PATH: paths };
+  }
+}
+
+/** Whom the programs run as: put before the command, or switched to. */
+interface Identity {
+  readonly prefix: readonly string[];
+  readonly uid?: number;
+}
+
+/**
+ * PostgreSQL refuses root and users without a name. A user namespace in which we are `nobody` satisfies it
+ * and still reaches folders that only we may enter; where the kernel allows none, root becomes `nobody`.
+ */
+function identity(): Identity {
+  const isRoot = process.getuid?.() === 0;
+  if (!isRoot && hasName()) return { prefix: [] };
+  const prefix = ['unshare', '--user', `--map-user=${NOBODY}`, `--map-group=${NOBODY}`, '--'];
+  try {
+    execFileSync('unshare', [...prefix.slice(1), 'true'], { stdio: 'ignore' });
+    return { prefix };
+  } catch {
+    return isRoot ? { prefix: [], uid: NOBODY } : { prefix: [] };
+  }
+}
+
+function hasName(): boolean {
+  try {
+    return userInfo().username !== '';
+  } catch {
+    return false;
+  }
+}
+
+function postgresServer(
+  programs: PostgresPrograms,
+  port: number,
+  password: string,
+  owned: OwnedServer,
+): PostgresServer {
+  const stop = () => owned.stop();
+  return {
+    url: `postgres://${USER}:${password}@127.0.0.1:${port}/postgres`,
+    host: '127.0.0.1',
+    port,
+    user: USER,
+    password,
+    database: 'postgres',
+    version: programs.version,
+    route: programs.route,
+    get pid() {
+      return owned.pid;
+    },
+    pause: () => owned.pause(),
+    resume: () => owned.resume(),
+    kill: () => owned.kill(),
+    restart: (options) => owned.restart(options),
+    stop,
+    [Symbol.asyncDispose]: stop,
+  };
+}
+
+function foreignPostgres(address: string): PostgresServer {
+  if (!URL.canParse(address)) {
+    throw new TestkitError('invalid-option', `POSTGRES_URL is "${address}"; expected postgres://…`);
+  }
+  const url = new URL(address);
+  return {
+    ...foreignServer('PostgreSQL', url.host, 'unknown'),
+    url: address,
+    host: url.hostname || '127.0.0.1',
+    port: Number(url.port || 5432),
+    user: decodeURIComponent(url.username),
+    password: decodeURIComponent(url.password),
+    database: decodeURIComponent(url.pathname.slice(1)) || decodeURIComponent(url.username),
+  };
+}

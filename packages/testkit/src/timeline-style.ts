@@ -1,0 +1,160 @@
+import type { TimelineEvent, TimelineSpan } from './timeline-model.ts';
+
+/** In the order of the legend. */
+export const SPAN_NAMES: Readonly<Record<TimelineSpan['kind'], string>> = {
+  hold: 'holds the lock',
+  wait: 'waits in the queue',
+  lease: 'lease alive',
+  claim: 'accepts nothing older',
+  paused: 'process stopped',
+  'held-back': 'under way',
+};
+
+export const EVENT_NAMES: Readonly<Record<TimelineEvent['kind'], string>> = {
+  acquired: 'acquired',
+  checked: 'checked',
+  read: 'read',
+  'write-sent': 'write sent',
+  'write-applied': 'write applied',
+  'write-refused': 'write refused',
+  'lost-update': 'update lost',
+  'lease-expired': 'lease expired',
+  woken: 'woken',
+  aborted: 'signal aborted',
+  released: 'released',
+};
+
+/** Each mark around its own origin, told from the others by shape as well as by colour. */
+export const MARKS: Readonly<Record<TimelineEvent['kind'], string>> = {
+  acquired: '<circle class="mark own" r="6"/>',
+  released: '<circle class="mark hollow own" r="5.5"/>',
+  checked:
+    '<circle class="mark hollow quiet" r="4.5"/><path class="stroke quiet" d="M-2 0L-0.5 1.7L2.2 -1.6"/>',
+  read: '<circle class="mark quiet" r="3.5"/>',
+  'write-sent': '<path class="mark quiet" d="M-5 -5L6 0L-5 5L-2.5 0Z"/>',
+  'write-applied':
+    '<circle class="mark good" r="6.5"/><path class="stroke inner" d="M-3 0.2L-0.8 2.6L3.2 -2.4"/>',
+  'write-refused':
+    '<circle class="mark bad" r="6.5"/><path class="stroke inner" d="M-2.5 -2.5L2.5 2.5M2.5 -2.5L-2.5 2.5"/>',
+  'lost-update':
+    '<path class="mark bad" d="M0 -7.5L8 6.5H-8Z"/><path class="stroke inner" d="M0 -2.8V1.8M0 4.1V4.3"/>',
+  'lease-expired': '<path class="mark warn" d="M-5 -6H5L-5 6H5Z"/>',
+  woken: '<path class="mark quiet" d="M-4.5 -6L6.5 0L-4.5 6Z"/>',
+  aborted: '<path class="mark bad" d="M-6 0L0 -6L6 0L0 6Z"/>',
+};
+
+const box = (kind: string, tone: string, fill = '') =>
+  `<rect class="span ${kind} ${tone}" y="-12" width="26" height="15" rx="3"/>${fill}`;
+const hatched = (kind: 'paused' | 'held-back') => (id: string) =>
+  box(kind, 'tone-0', `<rect y="-12" width="26" height="15" rx="3" fill="url(#${id}-${kind})"/>`);
+
+export const SWATCHES: Readonly<Record<TimelineSpan['kind'], (id: string) => string>> = {
+  hold: () => box('hold', 'tone-1'),
+  wait: () => box('wait', 'tone-0'),
+  lease: () => box('lease', 'tone-1'),
+  claim: () => box('claim', 'tone-1'),
+  paused: hatched('paused'),
+  'held-back': hatched('held-back'),
+};
+
+/** How many tokens have a colour of their own; then they repeat. */
+export const TONES = 4;
+
+interface Palette {
+  readonly page: string;
+  readonly ink: string;
+  readonly quiet: string;
+  readonly faint: string;
+  readonly good: string;
+  readonly bad: string;
+  readonly warn: string;
+  readonly stopped: string;
+  readonly inner: string;
+  /** For no token, then for each in turn: strong, tint, text on the tint. */
+  readonly tones: readonly (readonly [strong: string, tint: string, text: string])[];
+}
+
+const LIGHT: Palette = {
+  page: '#ffffff',
+  ink: '#1f2630',
+  quiet: '#5b6675',
+  faint: '#e3e7ec',
+  good: '#1a7f45',
+  bad: '#c4302b',
+  warn: '#b36b00',
+  stopped: '#e9ecf0',
+  inner: '#ffffff',
+  tones: [
+    ['#5b6675', '#eef1f4', '#3b4450'],
+    ['#2863c4', '#d9e6fb', '#17458f'],
+    ['#a8480f', '#fbe3d0', '#7d350a'],
+    ['#6f3fb0', '#e9defa', '#522b88'],
+    ['#0b7a75', '#cdeeeb', '#075450'],
+  ],
+};
+
+const DARK: Palette = {
+  page: '#11161d',
+  ink: '#e4e9f0',
+  quiet: '#9aa6b5',
+  faint: '#27303b',
+  good: '#3fb871',
+  bad: '#f2695f',
+  warn: '#e3a336',
+  stopped: '#2b343f',
+  inner: '#11161d',
+  tones: [
+    ['#8793a3', '#262e38', '#c3ccd8'],
+    ['#6ea3f5', '#1c3355', '#b5d1ff'],
+    ['#ec9a5e', '#47290f', '#ffcfa8'],
+    ['#b78cf0', '#372556', '#dcc7ff'],
+    ['#48bfb8', '#0f3d3a', '#a9ece7'],
+  ],
+};
+
+function colours(palette: Palette): string {
+  const { page, ink, quiet, faint, good, bad, warn, stopped, inner } = palette;
+  const tones = palette.tones.map(([strong, tint, text], i) => {
+    const tone = `.tl .tone-${i}`;
+    return (
+      `${tone}.hold,${tone} .own{fill:${strong}}${tone} .hollow.own{fill:${page};stroke:${strong}}` +
+      `${tone}.lease,${tone}.claim{fill:${tint};stroke:${strong}}.tl .on-tint.tone-${i}{fill:${text}}`
+    );
+  });
+  return (
+    `.tl .page{fill:${page}}.tl text{fill:${ink};stroke:${page}}.tl .halo{stroke:${page}}` +
+    `.tl .subtitle,.tl .note,.tl .tick,.tl .legend,.tl .time,.tl .below{fill:${quiet}}` +
+    `.tl .rule,.tl .grid,.tl .base{stroke:${faint}}.tl .axis,.tl .leader{stroke:${quiet}}` +
+    tones.join('') +
+    `.tl .wait{stroke:${quiet}}.tl .paused,.tl .held-back{fill:${stopped};stroke:${quiet}}` +
+    `.tl .held-back{stroke:${warn}}.tl .hatch.paused{stroke:${quiet}}.tl .hatch.held-back{stroke:${warn}}` +
+    `.tl .on-strong{fill:${inner}}.tl .on-stopped{fill:${ink};stroke:${stopped}}` +
+    `.tl .mark{stroke:${page}}.tl .quiet{fill:${quiet}}.tl .hollow.quiet{fill:${page};stroke:${quiet}}` +
+    `.tl .stroke.quiet{stroke:${quiet}}.tl .stroke.inner{stroke:${inner}}` +
+    `.tl .mark.good{fill:${good}}.tl .mark.bad{fill:${bad}}.tl .mark.warn{fill:${warn}}` +
+    `.tl text.good,.tl .write-applied{fill:${good}}` +
+    `.tl text.bad,.tl text.write-refused,.tl text.lost-update,.tl text.aborted{fill:${bad}}` +
+    `.tl text.lease-expired{fill:${warn}}.tl tspan.time{fill:${quiet}}` +
+    `.tl .arrow.plain{stroke:${quiet}}.tl .arrow.applied{stroke:${good}}.tl .arrow.refused{stroke:${bad}}` +
+    `.tl .head.plain{fill:${quiet}}.tl .head.applied{fill:${good}}.tl .head.refused{fill:${bad}}`
+  );
+}
+
+/** Colours are written out, not as variables, for viewers that know none. Print is always light. */
+export const STYLE =
+  '.tl text{font:13px system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;' +
+  'stroke-width:4px;stroke-linejoin:round;paint-order:stroke}' +
+  '.tl .title{font-size:21px;font-weight:650}.tl .subtitle{font-size:13.5px}' +
+  '.tl .act{font-size:16px;font-weight:650}.tl .lane{font-weight:650;font-size:14px}' +
+  '.tl .note,.tl .tick,.tl .time,.tl .legend,.tl .below{font-size:12px}.tl .tick{text-anchor:middle}' +
+  '.tl .label{font-weight:550}.tl .time{font-weight:400}.tl text.good,.tl text.bad{font-weight:600}' +
+  '.tl .in-span{font-weight:600;font-size:12px;text-anchor:middle}' +
+  '.tl .on-strong,.tl .on-tint{stroke:none}' +
+  '.tl .wait{fill:none;stroke-dasharray:4 3}.tl .span{stroke-width:1}.tl .hold{stroke:none}' +
+  '.tl .paused,.tl .held-back{fill-opacity:.86}.tl .hatch{stroke-width:2.4;stroke-opacity:.5}' +
+  '.tl .mark{stroke-width:1.5}.tl .hollow{stroke-width:2}' +
+  '.tl .stroke{fill:none;stroke-width:1.8;stroke-linecap:round;stroke-linejoin:round}' +
+  '.tl .grid{stroke-dasharray:2 4}.tl .leader{stroke-width:1;stroke-opacity:.6}' +
+  '.tl .arrow{fill:none;stroke-width:1.8}.tl .arrow.halo{stroke-width:5}.tl .arrow.refused{stroke-dasharray:6 3}' +
+  colours(LIGHT) +
+  `@media screen and (prefers-color-scheme:dark){${colours(DARK)}}`;
