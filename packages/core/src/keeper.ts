@@ -34,8 +34,9 @@ export class Keeper implements AsyncDisposable {
   readonly #host: LockHost;
   readonly #closing = new AbortController();
   readonly #background = new Set<Promise<unknown>>();
+  readonly #retired = new Set<Session>();
   #session: Session | undefined;
-  #opening: Promise<Session> | undefined;
+  #opening: Promise<void> | undefined;
   #closed: Promise<void> | undefined;
 
   /** @internal */
@@ -106,29 +107,36 @@ export class Keeper implements AsyncDisposable {
     await within(clock, drainTimeoutMs, surroundings.drained());
     await within(clock, ENDINGS_TIMEOUT_MS, Promise.all([...holds].map((hold) => hold.release())));
     await within(clock, ENDINGS_TIMEOUT_MS, Promise.all(this.#background));
-    await this.#session?.close();
+    await Promise.all([this.#session, ...this.#retired].map((session) => session?.close()));
     await coordinator.close();
   }
 
   async #standingSession(signal: AbortSignal): Promise<Session> {
+    if (this.#session?.isWorn) this.#retire(this.#session);
     while (this.#session === undefined || this.#session.isLost()) {
       this.#opening ??= this.#open().finally(() => {
         this.#opening = undefined;
       });
       // The opening serves everybody who waits for it, so one caller's abort must not end it.
-      this.#session = await unlessAborted(signal, this.#opening);
+      await unlessAborted(signal, this.#opening);
     }
     return this.#session;
   }
 
-  async #open(): Promise<Session> {
+  async #open(): Promise<void> {
     const { coordinator, ttlMs, marginMs, logger } = this.#options;
     const lineage = await this.lineage();
-    const session = await Session.open(
+    this.#session = await Session.open(
       { coordinator, ttlMs, marginMs, lineage, lineageKey: this.#host.layout.lineage, logger },
       { signal: this.#closing.signal },
     );
-    return session;
+  }
+
+  #retire(session: Session): void {
+    for (const earlier of this.#retired) if (earlier.isLost()) this.#retired.delete(earlier);
+    this.#retired.add(session);
+    session.retire();
+    this.#session = undefined;
   }
 
   #onRegression(): void {
@@ -136,7 +144,7 @@ export class Keeper implements AsyncDisposable {
       {},
       "etcd's history went back: data were wiped or restored; its tokens cannot be ordered",
     );
-    this.#session?.end('history-regressed');
+    for (const session of [this.#session, ...this.#retired]) session?.end('history-regressed');
   }
 
   #inBackground(work: Promise<unknown>): void {

@@ -1,3 +1,4 @@
+import { LockkeeperError } from '../errors.ts';
 import { publish } from '../telemetry.ts';
 import type {
   CallOptions,
@@ -68,11 +69,21 @@ export class HistoryWatch implements Coordinator {
   }
 
   async #confirm(seen: bigint): Promise<void> {
-    const { revision } = await this.#inner.range({ key: this.#key });
+    const revision = await this.#readRevision();
     // Somebody else may have confirmed the same regression meanwhile.
     if (revision >= seen || this.#highest < seen) return;
     this.#highest = revision;
     publish('lockkeeper:history:regressed', () => ({ seen, found: revision }));
     this.#onRegression();
+  }
+
+  /** Whatever keeps this read from an answer, the request whose reply raised the suspicion was carried out. */
+  async #readRevision(): Promise<bigint> {
+    try {
+      return (await this.#inner.range({ key: this.#key })).revision;
+    } catch (cause) {
+      const why = 'etcd answered with an older revision than before, and cannot be asked again';
+      throw new LockkeeperError('unreachable', why, { cause, outcome: 'unknown' });
+    }
   }
 }

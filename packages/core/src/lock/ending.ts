@@ -60,6 +60,7 @@ async function sendEnding(
   call: CallOptions,
 ): Promise<boolean> {
   const reply = await coordinator.txn(endingTxn(acquisition, token), call);
+  if (acquisition.unanswered > 0) acquisition.session.leaveBehind();
   if (reply.succeeded) return true;
   const [range] = reply.results;
   const found = range?.op === 'range' ? range.kvs[0] : undefined;
@@ -69,8 +70,10 @@ async function sendEnding(
 
 function endingTxn(acquisition: Acquisition, token: bigint | undefined): Txn {
   const { key, cancelledKey, session, value } = acquisition;
+  const put: Operation = { op: 'put', key: cancelledKey, value: '', lease: session.lease };
+  // Nested, because a full etcd refuses a transaction with a put in it, and with it the deletion.
   const bar: Operation[] =
-    acquisition.unanswered > 0 ? [{ op: 'put', key: cancelledKey, value: '', lease: session.lease }] : [];
+    acquisition.unanswered > 0 ? [{ op: 'txn', compare: [], success: [put], failure: [] }] : [];
   return {
     compare: [
       token === undefined

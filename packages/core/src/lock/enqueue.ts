@@ -110,8 +110,9 @@ async function sendCopy(
     if (error instanceof LockkeeperError && error.outcome === 'rejected' && error.code !== 'closed') {
       acquisition.unanswered -= 1;
       acquisition.mayExist = acquisition.unanswered > 0;
-      if (error.code === 'lease-not-found') acquisition.session.end('revoked');
-      throw error;
+      if (error.code !== 'lease-not-found') throw error;
+      acquisition.session.end('revoked');
+      throw acquisition.lostWhileWaiting(acquisition.session.lossCause ?? 'revoked');
     }
     if (error instanceof LockkeeperError && error.code === 'unreachable') return 'unknown';
     throw error;

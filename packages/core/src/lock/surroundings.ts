@@ -3,23 +3,26 @@ import { LockkeeperError } from '../errors.ts';
 import type { Hold } from './hold.ts';
 
 interface Surrounding {
+  readonly owner: Surroundings;
   readonly hold: Hold;
   readonly outer: Surrounding | undefined;
 }
+
+/** One for all keepers: Node never forgets a storage that was used, and asks each of them at every promise. */
+const storage = new AsyncLocalStorage<Surrounding>();
 
 /**
  * Which `using` callbacks the current code runs inside of, and which of them are still at work. A lock is
  * not re-entrant: waiting inside its own callback would wait for ever, so that is refused instead.
  */
 export class Surroundings {
-  readonly #storage = new AsyncLocalStorage<Surrounding>();
   readonly #running = new Set<Promise<unknown>>();
 
   /** @throws LockkeeperError `not-reentrant`. */
   refuseIfHeld(name: string): void {
-    for (let at = this.#storage.getStore(); at !== undefined; at = at.outer) {
+    for (let at = storage.getStore(); at !== undefined; at = at.outer) {
       const { standing } = at.hold;
-      if (at.hold.name === name && (standing === 'held' || standing === 'suspect')) {
+      if (at.owner === this && at.hold.name === name && (standing === 'held' || standing === 'suspect')) {
         throw new LockkeeperError(
           'not-reentrant',
           `lock "${name}" is already held by the surrounding using() callback, which would wait for itself`,
@@ -30,7 +33,7 @@ export class Surroundings {
 
   /** Runs `work` under `hold`, releases the hold, and settles by the rules of `Lock.using`. */
   async run<T>(hold: Hold, work: (hold: Hold) => T | PromiseLike<T>): Promise<T> {
-    const running = this.#storage.run({ hold, outer: this.#storage.getStore() }, async () => work(hold));
+    const running = storage.run({ owner: this, hold, outer: storage.getStore() }, async () => work(hold));
     const settled = running.then(ignore, ignore);
     this.#running.add(settled);
     let result: T;

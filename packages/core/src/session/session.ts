@@ -32,6 +32,9 @@ export interface SessionMember {
 
 const FIRST_RETRY_MS = 50;
 
+/** Each is a small key that etcd keeps with the lease; unreachable members alone cause them. */
+const MAX_LEFT_BEHIND = 1_000;
+
 /** A timer that fires this late is worth a report; a busy process is late by some tens of milliseconds. */
 const STALL_MS = 200;
 
@@ -59,6 +62,8 @@ export class Session {
   #renewing: Promise<void> | undefined;
   #failures = 0;
   #probedAt = 0;
+  #leftBehind = 0;
+  #retired = false;
   #revoking: Promise<void> | undefined;
 
   /**
@@ -176,7 +181,24 @@ export class Session {
   leave(member: SessionMember): void {
     if (!this.#members.delete(member) || this.#members.size > 0) return;
     if (this.#state.phase === 'lost') void this.#revoke();
+    else if (this.#retired) void this.close();
     else this.#armTimers();
+  }
+
+  /** Counts a key that stays in etcd for as long as the lease lives. */
+  leaveBehind(): void {
+    this.#leftBehind += 1;
+  }
+
+  /** Whether so much is left behind that the next acquisition had better begin with a fresh lease. */
+  get isWorn(): boolean {
+    return this.#leftBehind >= MAX_LEFT_BEHIND;
+  }
+
+  /** Nobody new joins; it ends by itself when the last member leaves. */
+  retire(): void {
+    this.#retired = true;
+    if (this.#members.size === 0) void this.close();
   }
 
   /** Ends the session for a reason that was learnt elsewhere. */
