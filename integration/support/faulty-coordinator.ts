@@ -20,7 +20,7 @@ type TxnFault =
  * gives it: `unreachable`, with an unknown outcome. What etcd sees is decided by the test.
  */
 export class FaultyCoordinator implements Coordinator {
-  readonly #inner: Coordinator;
+  #inner: Coordinator;
   readonly #faults: TxnFault[] = [];
   #silent = false;
   /** Every transaction that was sent, in order. */
@@ -47,6 +47,11 @@ export class FaultyCoordinator implements Coordinator {
   /** From now on nothing reaches etcd and nothing is answered, as when the cable is pulled. */
   goSilent(): void {
     this.#silent = true;
+  }
+
+  /** Everything that is sent from now on reaches another etcd. */
+  reconnectTo(inner: Coordinator): void {
+    this.#inner = inner;
   }
 
   heal(): void {
@@ -92,7 +97,7 @@ export class FaultyCoordinator implements Coordinator {
 
 /** An acquire transaction. */
 export function isEnqueue(txn: Txn): boolean {
-  return txn.success.some((operation) => operation.op === 'txn');
+  return txn.success.length === 1 && txn.success[0]?.op === 'txn';
 }
 
 /** A release or another ending. */

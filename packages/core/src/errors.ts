@@ -57,7 +57,7 @@ export type LockkeeperErrorCode =
  * | `expired` | etcd answered that the lease is gone, after its time had run out |
  * | `revoked` | etcd answered that the lease is gone, before its time had run out: somebody revoked it |
  * | `history-regressed` | etcd's data were wiped, restored or rolled back |
- * | `unauthorized` | etcd refuses the credentials for good |
+ * | `unauthorized` | etcd refused the credentials until the lease had run out |
  * | `closed` | the keeper was closed |
  * | `key-deleted` | somebody deleted the lock's key |
  * | `foreign-write` | somebody overwrote the lock's key |

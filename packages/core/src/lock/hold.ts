@@ -93,8 +93,9 @@ export class Hold implements AsyncDisposable {
   }
 
   /**
-   * Aborts when the hold is lost, with a {@link LockkeeperError} `lost` that names the cause; never because
-   * of a release. Reading it consults the clock first, so `hold.signal.aborted` is right even after a
+   * Aborts when the hold is lost, with a {@link LockkeeperError} `lost` that names the cause; or with `closed`
+   * when the keeper closes, to ask the work to stop while the lock is still held. Never because of a release
+   * of your own. Reading it consults the clock first, so `hold.signal.aborted` is right even after a
    * stalled event loop; a signal kept aside is only updated by a timer or the next look at the hold.
    */
   get signal(): AbortSignal {
@@ -114,14 +115,18 @@ export class Hold implements AsyncDisposable {
   }
 
   /**
-   * @throws {@link LockkeeperError} `lost` or `released`. Returning proves nothing about the next line of
-   * code: see the class comment.
+   * Passes while the hold is safe to act on: held, or suspect because of an overdue renewal, whose deadline
+   * still stands. Returning proves nothing about the next line of code: see the class comment.
+   * @throws {@link LockkeeperError} `lost`, `released` or `suspect` (the clock is in doubt; begin nothing new).
    */
   assertHeld(): void {
     const { standing } = this;
     if (standing === 'released')
       throw new LockkeeperError('released', `lock "${this.name}": already released`);
     if (standing === 'lost') throw this.loss;
+    if (this.#acquisition.session.isSafe()) return;
+    const why = 'wall time ran ahead of the monotonic clock, as when a machine was suspended';
+    throw new LockkeeperError('suspect', `lock "${this.name}": ${why}; a renewal is under way`);
   }
 
   /**

@@ -129,6 +129,8 @@ export class Lock {
       hold = new Hold(acquisition, token, this.#host, attempt);
       await claimAll(clock, attempt.claims, hold.token, attempt.claimTimeoutMs, scope.signal);
       await freshen(clock, session, scope.signal);
+      // Its key may have been deleted while the guards were asked.
+      if (hold.loss !== undefined) throw acquisition.lostWhileWaiting(hold.loss.lossCause ?? 'key-deleted');
       const granted = hold;
       publish('lockkeeper:lock:granted', () => ({
         name: this.name,

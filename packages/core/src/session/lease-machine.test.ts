@@ -31,6 +31,7 @@ const looked = (now: number, ahead?: number): LeaseEvent => ({ type: 'looked', .
 const failed = (now: number, sentAt = now - 100, ahead?: number): LeaseEvent => ({
   type: 'renewal-failed',
   sentAt,
+  refused: false,
   ...at(now, ahead),
 });
 const confirmed = (sentAt: number, now: number, ttlMs = 10_000, ahead?: number): LeaseEvent => ({
@@ -77,6 +78,24 @@ describe('the lease machine', () => {
       doubt: { of: 'renewal' },
     });
     expect(run(failed(10_000)).state).toMatchObject({ phase: 'lost', cause: 'unconfirmed' });
+  });
+
+  it('names refused credentials as the cause where they were the last word', () => {
+    const refusedAt = (now: number): LeaseEvent => ({
+      type: 'renewal-failed',
+      sentAt: now,
+      refused: true,
+      ...at(now),
+    });
+    expect(run(failed(4_000), refusedAt(5_000), looked(10_000)).state).toMatchObject({
+      cause: 'unauthorized',
+    });
+    expect(run(refusedAt(4_000), failed(5_000), looked(10_000)).state).toMatchObject({
+      cause: 'unconfirmed',
+    });
+    expect(run(refusedAt(4_000), confirmed(5_000, 5_100), looked(14_000)).state).toMatchObject({
+      cause: 'unconfirmed',
+    });
   });
 
   it('tells a lease that was revoked from one that ran out', () => {

@@ -30,16 +30,20 @@ export type LeaseState =
     };
 
 /**
- * Why a live lease is suspect. `renewal`: one is overdue; the deadline still holds. `clock`: wall time ran
+ * Why a live lease is suspect. `renewal`: one is overdue, or (`refused`) etcd does not take our credentials;
+ * the deadline still holds. `clock`: wall time ran
  * ahead of the monotonic clock, which stands still while a machine is suspended; the deadline may have
  * passed without our noticing, so only a renewal sent after `since` can clear it.
  */
-export type Doubt = { readonly of: 'renewal' } | { readonly of: 'clock'; readonly since: number };
+export type Doubt =
+  | { readonly of: 'renewal'; readonly refused: boolean }
+  | { readonly of: 'clock'; readonly since: number };
 
 export type LeaseEvent = { readonly now: number; readonly wall: number } & (
   | /** The server confirmed the lease. `ttlMs` 0: it does not know it any more. */
   { readonly type: 'confirmed'; readonly sentAt: number; readonly ttlMs: number }
-  | { readonly type: 'renewal-failed'; readonly sentAt: number }
+  /** `refused`: by etcd, for our credentials. */
+  | { readonly type: 'renewal-failed'; readonly sentAt: number; readonly refused: boolean }
   /** Somebody looked at the clock. */
   | { readonly type: 'looked' }
   | { readonly type: 'ended'; readonly cause: LossCause }
@@ -74,7 +78,7 @@ export function grantedLease(
 
 export function stepLease(before: LeaseState, event: LeaseEvent, marginMs: number | undefined): LeaseStep {
   if (before.phase === 'lost') return { state: before, change: undefined };
-  if (event.now >= before.deadline) return lost(before, overdueCause(event), event.now);
+  if (event.now >= before.deadline) return lost(before, overdueCause(before, event), event.now);
   if (event.type === 'ended') return lost(before, event.cause, event.now);
   const state = compareClocks(before, event, marginMs);
   const doubted: LeaseChange =
@@ -83,7 +87,7 @@ export function stepLease(before: LeaseState, event: LeaseEvent, marginMs: numbe
     case 'looked':
       return { state, change: doubted };
     case 'renewal-failed':
-      return renewalFailed(state, event.sentAt, event.now, doubted);
+      return renewalFailed(state, event, doubted);
     case 'confirmed':
       return confirmed(state, event, marginMs, doubted);
   }
@@ -104,12 +108,16 @@ function compareClocks(state: Live, event: LeaseEvent, marginMs: number | undefi
   return offset < state.wallOffset ? { ...state, wallOffset: offset } : state;
 }
 
-function renewalFailed(state: Live, sentAt: number, now: number, doubted: LeaseChange): LeaseStep {
+function renewalFailed(
+  state: Live,
+  { sentAt, refused, now }: { readonly sentAt: number; readonly refused: boolean; readonly now: number },
+  doubted: LeaseChange,
+): LeaseStep {
   if (state.doubt?.of === 'clock') {
     return sentAt >= state.doubt.since ? lost(state, 'unconfirmed', now) : { state, change: doubted };
   }
-  if (state.doubt !== undefined) return { state, change: undefined };
-  return { state: { ...state, doubt: { of: 'renewal' } }, change: 'suspect' };
+  const change = state.doubt === undefined ? 'suspect' : undefined;
+  return { state: { ...state, doubt: { of: 'renewal', refused } }, change };
 }
 
 function confirmed(
@@ -133,8 +141,9 @@ function confirmed(
   return { state: renewed, change: state.doubt === undefined ? undefined : 'recovered' };
 }
 
-function overdueCause(event: LeaseEvent): LossCause {
-  return event.type === 'confirmed' && event.ttlMs <= 0 ? 'expired' : 'unconfirmed';
+function overdueCause(state: Live, event: LeaseEvent): LossCause {
+  if (event.type === 'confirmed' && event.ttlMs <= 0) return 'expired';
+  return state.doubt?.of === 'renewal' && state.doubt.refused ? 'unauthorized' : 'unconfirmed';
 }
 
 function lost(state: Live, cause: LossCause, now: number): LeaseStep {

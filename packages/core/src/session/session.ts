@@ -242,7 +242,7 @@ export class Session {
       const backOff = Math.min(FIRST_RETRY_MS * 2 ** (this.#failures - 1), this.ttlMs / 6);
       this.#renewAt = this.#clock.now() + backOff * (0.75 + this.#clock.random() / 4);
       this.#logger.warn({ session: this.id, err: error }, 'a lease renewal failed');
-      this.#step({ type: 'renewal-failed', sentAt, ...this.#moment() });
+      this.#step({ type: 'renewal-failed', sentAt, refused: isRefusal(error), ...this.#moment() });
       publish('lockkeeper:session:renewal-failed', () => {
         return { session: this.id, error, remainingMs: this.remainingMs() };
       });
@@ -364,6 +364,13 @@ export class Session {
     this.#deadlineTimer?.cancel();
     this.#renewTimer?.cancel();
   }
+}
+
+function isRefusal(error: unknown): boolean {
+  return (
+    error instanceof LockkeeperError &&
+    (error.code === 'unauthenticated' || error.code === 'permission-denied')
+  );
 }
 
 /** Positive and below 2^63, as etcd wants them; never 0, which asks etcd to choose. */

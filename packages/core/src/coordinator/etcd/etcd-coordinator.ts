@@ -1,0 +1,169 @@
+import type { Clock } from '../../clock.ts';
+import { LockkeeperError } from '../../errors.ts';
+import type {
+  CallOptions,
+  Coordinator,
+  GrantReply,
+  GrantRequest,
+  RangeReply,
+  RangeRequest,
+  Txn,
+  TxnReply,
+  Watch,
+  WatchHandler,
+  WatchRequest,
+} from '../coordinator.ts';
+import { type CallPlan, Endpoints } from './endpoints.ts';
+import { type EtcdOptions, type ResolvedEtcdOptions, resolveEtcdOptions } from './options.ts';
+import { PendingCalls } from './pending-calls.ts';
+import { renewOnce } from './renewals.ts';
+import { ANONYMOUS, describeMember } from './status.ts';
+import { Watchers } from './watchers.ts';
+import { decodeRangeReply, decodeRevision, decodeTxnReply, encodeRange, encodeTxn } from './wire.ts';
+
+export type { EtcdCredentials, EtcdOptions } from './options.ts';
+
+/** A read may be asked of three members within its time. */
+const READ: Omit<CallPlan, 'what'> = { tries: 3 };
+const WRITE: Omit<CallPlan, 'what'> = { tries: 1 };
+const DESCRIBE: CallPlan = { what: 'status', ...READ };
+const RANGE: CallPlan = { what: 'range', ...READ };
+const GRANT: CallPlan = { what: 'grant', ...WRITE };
+const REVOKE: CallPlan = { what: 'revoke', ...WRITE };
+const TXN: CallPlan = { what: 'txn', ...WRITE };
+const READING_TXN: CallPlan = { what: 'txn', ...READ };
+const RENEW: CallPlan = { what: 'renew', tries: 2, requireLeader: true };
+
+/**
+ * etcd behind the port. Nothing is sent before the first call; `close()` ends everything.
+ *
+ * Its own limits: an endpoint is only ever asked once for a write that may have been applied, so a write on a
+ * member that has just frozen takes its whole `timeoutMs` and then rejects with an unknown outcome. An HTTP
+ * proxy named by the environment is not used.
+ *
+ * @throws `invalid-option`, naming the field and its value.
+ */
+export function etcdCoordinator(options: EtcdOptions): Coordinator {
+  return new EtcdCoordinator(resolveEtcdOptions(options));
+}
+
+class EtcdCoordinator implements Coordinator {
+  readonly clock: Clock;
+  readonly #pending: PendingCalls;
+  readonly #endpoints: Endpoints;
+  readonly #watchers: Watchers;
+  /** The highest revision the cluster has shown us. */
+  #seen = 0n;
+  #closed: Promise<void> | undefined;
+
+  constructor(options: ResolvedEtcdOptions) {
+    this.clock = options.clock;
+    this.#pending = new PendingCalls(options.clock);
+    this.#endpoints = new Endpoints(options, this.#pending, (endpoint) => this.#watchers.doubt(endpoint));
+    this.#watchers = new Watchers({
+      clock: options.clock,
+      endpoints: this.#endpoints,
+      pending: this.#pending,
+      connectTimeoutMs: options.callTimeoutMs,
+      observe: (revision) => this.#observe(revision),
+      read: ({ key, rangeEnd }) => this.range({ key, rangeEnd, limit: 1, keysOnly: true }),
+    });
+  }
+
+  async describe(options?: CallOptions): Promise<string> {
+    try {
+      return await this.#endpoints.call(DESCRIBE, options, describeMember);
+    } catch (error) {
+      if (error instanceof LockkeeperError && error.code === 'permission-denied') return ANONYMOUS;
+      throw error;
+    }
+  }
+
+  async grant({ lease, ttlMs }: GrantRequest, options?: CallOptions): Promise<GrantReply> {
+    const request = { ID: String(lease), TTL: String(Math.ceil(ttlMs / 1_000)) };
+    const seenBefore = this.#seen;
+    const reply = await this.#endpoints.call(GRANT, options, ({ leaseClient }, rpc) =>
+      leaseClient.leaseGrant(request, rpc),
+    );
+    const revision = decodeRevision(reply.header);
+    this.#observeLinearizable(seenBefore, revision);
+    return { ttlMs: Number(reply.TTL) * 1_000, revision };
+  }
+
+  async renew(lease: bigint, options?: CallOptions): Promise<{ readonly ttlMs: number }> {
+    const reply = await this.#endpoints.call(RENEW, options, (client, rpc) => renewOnce(client, lease, rpc));
+    return { ttlMs: Math.max(0, Number(reply.TTL) * 1_000) };
+  }
+
+  async revoke(lease: bigint, options?: CallOptions): Promise<void> {
+    const request = { ID: String(lease) };
+    await this.#endpoints.call(REVOKE, options, ({ leaseClient }, rpc) =>
+      leaseClient.leaseRevoke(request, rpc),
+    );
+  }
+
+  async txn(txn: Txn, options?: CallOptions): Promise<TxnReply> {
+    const request = encodeTxn(txn);
+    const plan = isReadOnly(txn) ? READING_TXN : TXN;
+    const reply = await this.#endpoints.call(plan, options, ({ kv }, rpc) => kv.txn(request, rpc));
+    const decoded = decodeTxnReply(reply);
+    this.#observe(decoded.revision);
+    return decoded;
+  }
+
+  async range(range: RangeRequest, options?: CallOptions): Promise<RangeReply> {
+    const request = encodeRange(range);
+    const seenBefore = this.#seen;
+    const reply = await this.#endpoints.call(RANGE, options, ({ kv }, rpc) => kv.range(request, rpc));
+    const decoded = decodeRangeReply(reply);
+    this.#observeLinearizable(seenBefore, decoded.revision);
+    return decoded;
+  }
+
+  watch(request: WatchRequest, handler: WatchHandler): Watch {
+    return this.#watchers.watch(request, handler);
+  }
+
+  close(): Promise<void> {
+    this.#closed ??= this.#close();
+    return this.#closed;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  async #close(): Promise<void> {
+    this.#pending.close();
+    this.#watchers.close();
+    this.#endpoints.close();
+  }
+
+  #observe(revision: bigint): 'new' | 'behind' {
+    if (revision < this.#seen) return 'behind';
+    this.#seen = revision;
+    return 'new';
+  }
+
+  /**
+   * A linearizable reply is never older than what was known before it was asked for, unless the data were
+   * wiped, restored or rolled back.
+   */
+  #observeLinearizable(seenBefore: bigint, revision: bigint): void {
+    if (revision >= seenBefore) {
+      this.#observe(revision);
+      return;
+    }
+    this.#seen = revision;
+    const text = `etcd answered at revision ${revision} after it had been at revision ${seenBefore}`;
+    this.#watchers.endAll(new LockkeeperError('history-regressed', text));
+  }
+}
+
+function isReadOnly({ success, failure }: Txn): boolean {
+  return [success, failure].every((branch) =>
+    branch.every(
+      (operation) => operation.op === 'range' || (operation.op === 'txn' && isReadOnly(operation)),
+    ),
+  );
+}

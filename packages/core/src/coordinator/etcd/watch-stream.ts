@@ -1,0 +1,211 @@
+import { status } from '@grpc/grpc-js';
+import type { IDuplexStream, IWatchRequest, IWatchResponse } from 'etcd3';
+import type { Clock, Timer } from '../../clock.ts';
+import type { KeySpan, WatchEvent } from '../coordinator.ts';
+import type { Endpoint } from './endpoint.ts';
+import { type Failure, verdictOn } from './failure.ts';
+import { Rpc } from './rpc.ts';
+import { decodeEvent, decodeRevision, encodeSpan } from './wire.ts';
+
+/** What a stream needs to know of a watcher. */
+export interface Watched extends KeySpan {
+  /** The first revision whose events are still wanted. */
+  readonly next: bigint;
+}
+
+/** What a stream reports of its watchers. */
+export interface WatchListener<W extends Watched> {
+  /** @param revision the member's own revision, which may lag behind the cluster's. */
+  onCreated(watcher: W, revision: bigint): void;
+  /** @param events of whole revisions, in order. */
+  onEvents(watcher: W, events: readonly WatchEvent[], revision: bigint): void;
+  /** Every event up to `revision` has been delivered. */
+  onProgress(watcher: W, revision: bigint): void;
+  onCanceled(watcher: W, reply: IWatchResponse): void;
+}
+
+/** A stream that was silent for this long is asked for a sign of life, and given up after as long again. */
+const SILENCE_MS = 4_000;
+
+/** One watch stream on one member, shared by any number of watchers. Once down, it stays down. */
+export class WatchStream<W extends Watched> {
+  readonly endpoint: Endpoint;
+  /** Settles when the stream is over: with the reason, or with `undefined` if `end()` was called. */
+  readonly down: Promise<Failure | undefined>;
+  readonly #clock: Clock;
+  readonly #rpc: Rpc;
+  readonly #stream: IDuplexStream<IWatchRequest, IWatchResponse>;
+  readonly #listener: WatchListener<W>;
+  readonly #watchers = new Map<string, W>();
+  readonly #ids = new Map<W, string>();
+  /** Ids in the order of their creation requests, which is the order of the replies. */
+  readonly #creating: string[] = [];
+  #lastId = 0;
+  #timer: Timer | undefined;
+  #heard = 0;
+  #asking = false;
+  #settle: ((failure: Failure | undefined) => void) | undefined;
+
+  static async open<W extends Watched>(
+    endpoint: Endpoint,
+    token: string | undefined,
+    clock: Clock,
+    listener: WatchListener<W>,
+  ): Promise<WatchStream<W>> {
+    const rpc = new Rpc(Number.POSITIVE_INFINITY, { token, requireLeader: true });
+    const stream = await endpoint.client.watchClient.watch(rpc.options);
+    return new WatchStream(endpoint, clock, rpc, stream, listener);
+  }
+
+  private constructor(
+    endpoint: Endpoint,
+    clock: Clock,
+    rpc: Rpc,
+    stream: IDuplexStream<IWatchRequest, IWatchResponse>,
+    listener: WatchListener<W>,
+  ) {
+    this.endpoint = endpoint;
+    this.#clock = clock;
+    this.#rpc = rpc;
+    this.#stream = stream;
+    this.#listener = listener;
+    this.down = new Promise((resolve) => {
+      this.#settle = resolve;
+    });
+    stream.on('data', (reply) => this.#receive(reply));
+    stream.on('error', (error) => this.#failed(error.message, error));
+    stream.on('end', () => this.#failed('the member ended the stream', undefined));
+    this.#listen();
+  }
+
+  /** Whether the member has said anything on this stream. */
+  get heard(): boolean {
+    return this.#heard > 0;
+  }
+
+  attach(watcher: W): void {
+    this.#lastId += 1;
+    const id = String(this.#lastId);
+    this.#watchers.set(id, watcher);
+    this.#ids.set(watcher, id);
+    this.#creating.push(id);
+    this.#send({
+      create_request: {
+        ...encodeSpan(watcher),
+        start_revision: String(watcher.next),
+        progress_notify: true,
+        watch_id: id,
+      },
+    });
+  }
+
+  detach(watcher: W): void {
+    const id = this.#ids.get(watcher);
+    if (id === undefined) return;
+    this.#drop(id);
+    this.#send({ cancel_request: { watch_id: id } });
+  }
+
+  /** Takes the stream for dead unless the member says something within `limitMs`. */
+  check(limitMs: number): void {
+    if (this.#settle !== undefined && !this.#asking) this.#ask(limitMs);
+  }
+
+  /** Down, for a reason that the stream itself does not know. */
+  giveUp(failure: Failure): void {
+    this.#finish(failure);
+    this.#rpc.giveUp();
+  }
+
+  /** No more events. Cancelled rather than half-closed: etcd keeps a half-closed watch stream open. */
+  end(): void {
+    this.#finish(undefined);
+    this.#rpc.giveUp();
+  }
+
+  #receive(reply: IWatchResponse): void {
+    if (this.#settle === undefined) return;
+    this.#heard += 1;
+    if (reply.created) {
+      this.#created(reply);
+      return;
+    }
+    const watcher = this.#watchers.get(reply.watch_id);
+    // A reply to a request for a sign of life belongs to no watcher, and may overtake events on old servers.
+    if (watcher === undefined) return;
+    if (reply.canceled) {
+      this.#drop(reply.watch_id);
+      this.#listener.onCanceled(watcher, reply);
+    } else if (reply.events.length > 0) {
+      this.#listener.onEvents(watcher, reply.events.map(decodeEvent), decodeRevision(reply.header));
+    } else {
+      this.#listener.onProgress(watcher, decodeRevision(reply.header));
+    }
+  }
+
+  #created(reply: IWatchResponse): void {
+    // A refused creation may carry the id -1, so it is the order that counts.
+    const id = this.#creating.shift();
+    if (id === undefined || (!reply.canceled && reply.watch_id !== id)) {
+      this.#failed(`watch ${reply.watch_id} was created where ${id} was asked for`, undefined);
+      return;
+    }
+    const watcher = this.#watchers.get(id);
+    if (watcher === undefined) return;
+    if (reply.canceled) {
+      this.#drop(id);
+      this.#listener.onCanceled(watcher, reply);
+    } else {
+      this.#listener.onCreated(watcher, decodeRevision(reply.header));
+    }
+  }
+
+  #drop(id: string): void {
+    const watcher = this.#watchers.get(id);
+    this.#watchers.delete(id);
+    if (watcher !== undefined) this.#ids.delete(watcher);
+  }
+
+  #send(request: IWatchRequest): void {
+    if (this.#settle !== undefined) this.#stream.write(request);
+  }
+
+  #listen(): void {
+    const heard = this.#heard;
+    this.#asking = false;
+    this.#arm(SILENCE_MS, () => (this.#heard === heard ? this.#ask(SILENCE_MS) : this.#listen()));
+  }
+
+  /** Keepalive pings are answered by any living HTTP/2 stack; this is answered by the watch itself. */
+  #ask(limitMs: number): void {
+    const heard = this.#heard;
+    this.#asking = true;
+    this.#send({ progress_request: {} });
+    this.#arm(limitMs, () => {
+      if (this.#heard !== heard) this.#listen();
+      else this.#failed(`no sign of life within ${limitMs} ms`, undefined);
+    });
+  }
+
+  #arm(delayMs: number, fire: () => void): void {
+    this.#timer?.cancel();
+    this.#timer = this.#clock.setTimer(delayMs, fire, { ref: false });
+  }
+
+  #failed(why: string, cause: unknown): void {
+    if (this.#settle === undefined) return;
+    const said = this.#rpc.status?.code === status.OK ? undefined : this.#rpc.status;
+    const verdict = said ? verdictOn(said) : ({ kind: 'unsure', code: 'unreachable' } as const);
+    const text = `watch on ${this.endpoint.name}: ${said?.details || why}`;
+    this.#finish({ ...verdict, text, cause, said: said?.details });
+    this.#rpc.giveUp();
+  }
+
+  #finish(failure: Failure | undefined): void {
+    this.#timer?.cancel();
+    this.#watchers.clear();
+    this.#ids.clear();
+    this.#settle?.(failure);
+    this.#settle = undefined;
+  }
+}
