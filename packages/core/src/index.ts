@@ -34,3 +34,4 @@ export type { Contender } from './lock/acquisition.ts';
 export type { Hold, HoldStanding, ReleaseAnswer } from './lock/hold.ts';
 export type { AcquireOptions, Lock, TryAcquired, TryAcquireOptions } from './lock/lock.ts';
 export type { ConnectOptions, Logger } from './options.ts';
+export type { TelemetryEvents } from './telemetry.ts';
