@@ -1,0 +1,168 @@
+// The one entry behind the package scripts: sets up what a command needs, then runs it. Arguments, exit code and
+// signals pass through; stdout belongs to the command, set-up speaks on stderr.
+
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { serversDir } from './setup/cache.mjs';
+import { dieOf, forwardSignals, Interrupted, run, throwIfInterrupted } from './setup/child.mjs';
+import { setUp } from './setup/index.mjs';
+import { SetUpError, say } from './setup/say.mjs';
+import { root } from './setup/workspace.mjs';
+import { addTally, closingLine, readTally, withTally } from './tally.mjs';
+
+/** Vitest and Biome colour what they write in CI even where nobody can see it. */
+const coloured = Boolean(process.stdout.isTTY);
+
+/** @typedef {{ code: number | null, signal: NodeJS.Signals | null }} Ended */
+
+/** @param {readonly string[]} args */
+async function demo(args) {
+  const servers = await setUp({ etcd: ['newest'] });
+  for (const missing of [servers?.etcdMissing, servers?.postgresMissing]) {
+    if (missing) say(`${missing}\nThe demo runs simulated without it.`);
+  }
+  const story = join(root, 'scripts', 'demo', 'main.ts');
+  return node(['--conditions=@lockkeeper/source', '--import', 'tsx', story, ...args]);
+}
+
+/** @param {readonly string[]} args */
+const test = (args) => vitest(['unit', 'integration', 'scripts'], args);
+
+/** @param {readonly string[]} args */
+const faults = (args) => vitest(['faults'], args);
+
+/**
+ * @param {readonly string[]} projects
+ * @param {readonly string[]} args
+ */
+async function vitest(projects, args) {
+  const servers = await setUp({ etcd: ['newest', 'oldest'] });
+  const missing = [servers?.etcdMissing, servers?.postgresMissing].filter((text) => text !== undefined);
+  if (missing.length > 0) throw new SetUpError(missing.join('\n'));
+  return counted((tallyFile) =>
+    node(
+      [
+        join(root, 'node_modules', 'vitest', 'vitest.mjs'),
+        'run',
+        ...projects.flatMap((project) => ['--project', project]),
+        ...(coloured ? [] : ['--no-color']),
+        ...args,
+      ],
+      { LOCKKEEPER_TALLY: tallyFile },
+    ),
+  );
+}
+
+/**
+ * Runs tests that write down their counts, and closes with the sum: on stdout, or for the run this one is part of.
+ *
+ * @param {(tallyFile: string) => Promise<Ended>} work
+ */
+const counted = (work) =>
+  withTally(async (tallyFile) => {
+    const ended = await work(tallyFile);
+    const tally = await readTally(tallyFile);
+    // What ended badly without a failed test, ended before it could count one.
+    if (ended.code !== 0 && tally.failed === 0) tally.failed = 1;
+    const outer = process.env['LOCKKEEPER_TALLY'];
+    if (outer) await addTally(outer, tally);
+    else process.stdout.write(`${closingLine(tally)}\n`);
+    return ended;
+  });
+
+/** @param {readonly string[]} args */
+async function check(args) {
+  if (args.length > 0) throw new SetUpError(`check takes no arguments, but got: ${args.join(' ')}`);
+  await setUp({});
+  const steps = [
+    { what: 'types', work: () => node([bin('typescript', 'tsc'), '-b']) },
+    {
+      what: 'lint, format and arrows',
+      work: () =>
+        node([
+          bin('@biomejs/biome', 'biome'),
+          'ci',
+          '--error-on-warnings',
+          ...(coloured ? [] : ['--colors=off']),
+        ]),
+    },
+    { what: 'packages', work: () => node([join(root, 'scripts', 'check-packages.mjs')]) },
+  ];
+  return counted(async (tallyFile) => {
+    /** @type {Ended} */
+    let worst = { code: 0, signal: null };
+    for (const { what, work } of steps) {
+      process.stdout.write(`\n${what}\n`);
+      const ended = await work();
+      const ok = ended.code === 0;
+      await addTally(tallyFile, { passed: ok ? 1 : 0, failed: ok ? 0 : 1, skipped: 0 });
+      if (!ok) worst = ended;
+      if (ended.signal) break;
+    }
+    return worst;
+  });
+}
+
+/** @param {readonly string[]} args */
+async function format(args) {
+  await setUp({});
+  return node([bin('@biomejs/biome', 'biome'), 'check', '--write', ...args]);
+}
+
+/** @param {readonly string[]} args */
+async function build(args) {
+  await setUp({});
+  return node([bin('typescript', 'tsc'), '-b', ...args]);
+}
+
+/**
+ * @param {string} packageName
+ * @param {string} program
+ */
+const bin = (packageName, program) => join(root, 'node_modules', packageName, 'bin', program);
+
+/**
+ * Runs Node with its end tied to ours: see with-runner.mjs.
+ *
+ * @param {readonly string[]} args
+ * @param {NodeJS.ProcessEnv} [env]
+ */
+function node(args, env = {}) {
+  const tie = pathToFileURL(join(root, 'scripts', 'with-runner.mjs')).href;
+  return run(process.execPath, ['--import', tie, ...args], {
+    cwd: root,
+    stdio: ['ignore', 'inherit', 'inherit', 'pipe'],
+    env: {
+      LOCKKEEPER_SERVER_CACHE: serversDir,
+      ...process.env,
+      ...env,
+      LOCKKEEPER_RUNNER: String(process.pid),
+    },
+  });
+}
+
+/** @type {Record<string, (args: readonly string[]) => Promise<Ended>>} */
+const commands = { demo, test, faults, check, format, build };
+
+/** @param {readonly string[]} argv */
+async function main([name = '', ...args]) {
+  const command = commands[name];
+  if (!command) {
+    throw new SetUpError(`usage: node scripts/run.mjs ${Object.keys(commands).join(' | ')} [arguments]`);
+  }
+  const ended = await command(args);
+  throwIfInterrupted();
+  if (ended.signal) dieOf(ended.signal);
+  else process.exitCode = ended.code ?? 1;
+}
+
+forwardSignals();
+try {
+  await main(process.argv.slice(2));
+} catch (error) {
+  if (error instanceof Interrupted) dieOf(error.signal);
+  else if (error instanceof SetUpError) {
+    say(error.message);
+    process.exitCode = 1;
+  } else throw error;
+}
