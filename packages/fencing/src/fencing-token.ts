@@ -93,7 +93,12 @@ function checkRevision(value: unknown): bigint {
 }
 
 function invalid(field: string, value: unknown, why: string): GuardError {
-  const shown =
-    typeof value === 'string' ? JSON.stringify(value.slice(0, 200)) : `${typeof value} ${String(value)}`;
+  const shown = typeof value === 'string' ? JSON.stringify(value.slice(0, 200)) : describe(value);
   return new GuardError('invalid-token', `fencing token: ${field} is ${shown}; ${why}`);
+}
+
+/** Of any value, also of one without a prototype, which has no `toString`. */
+function describe(value: unknown): string {
+  if (typeof value === 'object' || typeof value === 'function') return Object.prototype.toString.call(value);
+  return `${typeof value} ${String(value)}`;
 }

@@ -116,7 +116,7 @@ const REASONS = {
   'conflicting-token':
     'the same revision was granted to another acquisition, so the etcd history was rewritten',
   'foreign-lineage': 'the token belongs to another etcd history; rebase the guard to adopt it',
-  unclaimed: 'this token never claimed the resource and requireClaim is on',
+  unclaimed: 'this token never claimed the resource, and here it has to',
 } as const;
 
 /** The error of a refused token, worded alike in every storage. */

@@ -1,1 +1,48 @@
-export {};
+/**
+ * The suite that every guard must pass, also one you write yourself. It knows no test framework: each case
+ * is a named asynchronous function that throws an `AssertionError`.
+ *
+ * ```ts
+ * import { describe, it } from 'vitest';            // or node:test, or Jest's globals
+ * describeGuard({ name: 'my guard', open: async () => ({ guard, other, value }) }, { describe, it });
+ * ```
+ *
+ * @module
+ */
+import { effectCases } from './contract/effect-cases.ts';
+import { handOverCases } from './contract/hand-over-cases.ts';
+import type { GuardCase, GuardSubject } from './contract/subject.ts';
+import { tableCases } from './contract/table-cases.ts';
+
+export type {
+  GuardCase,
+  GuardedValue,
+  GuardFixture,
+  GuardSubject,
+  GuardTrait,
+  HeldWrites,
+} from './contract/subject.ts';
+
+/** Every case, in an order that fails where the fault is plainest. */
+export const guardContract: readonly GuardCase[] = [...tableCases, ...handOverCases, ...effectCases];
+
+/** The two functions of Vitest, Jest and node:test that the suite uses. */
+export interface TestFramework {
+  readonly describe: (name: string, body: () => void) => unknown;
+  readonly it: {
+    (name: string, body: () => Promise<void>): unknown;
+    /** Shows the cases of what the guard lacks as skipped; without it they are left out. */
+    readonly skip?: ((name: string, body: () => Promise<void>) => unknown) | undefined;
+  };
+}
+
+/** Registers the suite for one guard. A case takes at most about ten seconds, most a fraction of one. */
+export function describeGuard<Handle>(subject: GuardSubject<Handle>, { describe, it }: TestFramework): void {
+  describe(`guard contract: ${subject.name}`, () => {
+    for (const each of guardContract) {
+      const body = () => each.run(subject);
+      if (each.needs === undefined || !subject.lacks?.includes(each.needs)) it(each.name, body);
+      else it.skip?.(each.name, body);
+    }
+  });
+}

@@ -1,1 +1,100 @@
-export {};
+// The guard for what lives in this process; also the plainest picture of what every other guard does.
+import {
+  decideGuard,
+  type FencingToken,
+  type Guard,
+  type GuardCallOptions,
+  type GuardState,
+  type RunOptions,
+} from '@lockkeeper/fencing';
+import { untilAborted } from './abort.ts';
+import { checkEffect, checkFlag, checkResource, checkToken } from './options.ts';
+import { Turnstile } from './turnstile.ts';
+
+export interface MemoryGuardOptions {
+  /** The name of what is guarded: non-empty, at most 1,024 bytes of UTF-8. */
+  readonly resource: string;
+  /** Reject tokens that never claimed with `unclaimed`. Default `false`. */
+  readonly requireClaim?: boolean | undefined;
+}
+
+/**
+ * A guard for things in the memory of this process, and for tests. Its state is this object: share the
+ * object, not the resource name, between those who write.
+ *
+ * Runs of one holder overlap. A claim (or a seal, or the first run of a newer token) waits until the runs
+ * in flight have settled and is not overtaken by later ones.
+ *
+ * **Memory has no rollback**: when `effect` throws, what it changed before stays changed. And a signal
+ * that aborts stops only the waiting: an effect that has begun goes on, keeps its turn until it settles,
+ * and the call rejects with the signal's reason.
+ *
+ * Inside an effect, calling the same guard can wait for itself for ever: write directly instead.
+ *
+ * @throws GuardError `invalid-option`
+ */
+export function memoryGuard(options: MemoryGuardOptions): Guard<undefined> {
+  return new MemoryGuard(options);
+}
+
+class MemoryGuard implements Guard<undefined> {
+  readonly resource: string;
+  readonly #requireClaim: boolean;
+  readonly #turnstile = new Turnstile();
+  #state: GuardState | undefined;
+
+  constructor(options: MemoryGuardOptions) {
+    this.resource = checkResource(options?.resource);
+    this.#requireClaim = checkFlag('requireClaim', options.requireClaim, false);
+  }
+
+  async claim(token: FencingToken, options: GuardCallOptions = {}): Promise<void> {
+    await this.#advance('claim', checkToken(token), options.signal);
+  }
+
+  async seal(token: FencingToken, options: GuardCallOptions = {}): Promise<void> {
+    await this.#advance('seal', checkToken(token), options.signal);
+  }
+
+  async run<T>(
+    presented: FencingToken,
+    effect: (handle: undefined) => T | Promise<T>,
+    options: RunOptions = {},
+  ): Promise<T> {
+    const token = checkToken(presented);
+    checkEffect(effect);
+    let requireClaim = checkFlag('requireClaim', options.requireClaim, this.#requireClaim);
+    for (;;) {
+      const leave = await this.#turnstile.enter('shared', options.signal);
+      const decision = decideGuard('run', this.resource, this.#state, token, { requireClaim });
+      if (decision.verdict === 'accept' && decision.next === undefined) {
+        if (options.signal?.aborted) {
+          leave();
+          throw options.signal.reason;
+        }
+        const settled = (async () => effect(undefined))().finally(leave);
+        return untilAborted(settled, options.signal);
+      }
+      leave();
+      if (decision.verdict === 'reject') throw decision.error;
+      // Newer than the state: older runs may be in flight beside us, so advance like a claim does.
+      await this.#advance('claim', token, options.signal);
+      requireClaim = true;
+    }
+  }
+
+  async #advance(
+    verb: 'claim' | 'seal',
+    token: FencingToken,
+    signal: AbortSignal | undefined,
+  ): Promise<void> {
+    const leave = await this.#turnstile.enter('exclusive', signal);
+    try {
+      const decision = decideGuard(verb, this.resource, this.#state, token);
+      if (decision.verdict === 'reject') throw decision.error;
+      if (decision.next !== undefined) this.#state = decision.next;
+    } finally {
+      leave();
+    }
+  }
+}

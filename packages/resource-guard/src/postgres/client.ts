@@ -1,0 +1,94 @@
+// What the guard needs of `pg`, structurally, so that any copy or version of the driver fits.
+import { describe, invalid } from '../options.ts';
+
+/** The result of one statement, as `pg` gives it. */
+export interface PostgresResult<Row = Record<string, unknown>> {
+  readonly command: string;
+  readonly rowCount: number | null;
+  readonly rows: Row[];
+}
+
+/** A statement with its parameters, as `pg` takes it. */
+export interface PostgresQuery {
+  readonly text: string;
+  // biome-ignore lint/suspicious/noExplicitAny: a parameter can be whatever the driver converts
+  readonly values?: any[];
+  readonly name?: string;
+}
+
+/** Anything that runs a statement with positional parameters: a `pg` client, or an adapter to an ORM. */
+export interface PostgresQueryable {
+  // biome-ignore lint/suspicious/noExplicitAny: a parameter can be whatever the driver converts
+  query(text: string, values?: any[]): Promise<unknown>;
+}
+
+/** A connected `pg` Client, or a client checked out of a Pool. */
+export interface PostgresClient extends PostgresQueryable {
+  escapeLiteral(text: string): string;
+  on(event: 'error', listener: (error: Error) => void): unknown;
+  removeListener(event: 'error', listener: (error: Error) => void): unknown;
+  /** `I` idle, `T` in a transaction, `E` in a failed one. Recent versions of `pg` have it. */
+  getTransactionStatus?(): string | null;
+}
+
+export interface PostgresPoolClient extends PostgresClient {
+  release(destroy?: Error | boolean): void;
+}
+
+/** A `pg` Pool. */
+export interface PostgresPool {
+  readonly totalCount: number;
+  connect(): Promise<PostgresPoolClient>;
+}
+
+/** What is looked at to tell the objects apart that people pass. */
+interface Members {
+  readonly $client?: unknown;
+  readonly $pool?: unknown;
+  readonly connect?: unknown;
+  readonly totalCount?: unknown;
+  readonly query?: unknown;
+  readonly escapeLiteral?: unknown;
+  readonly on?: unknown;
+  readonly removeListener?: unknown;
+  readonly client?: unknown;
+  readonly pool?: unknown;
+}
+const CLIENT_METHODS = ['query', 'escapeLiteral', 'on', 'removeListener'] as const;
+
+export function isPool(value: PostgresPool | PostgresClient): value is PostgresPool {
+  const members = value as Members;
+  return typeof members.connect === 'function' && typeof members.totalCount === 'number';
+}
+
+/** @throws GuardError `invalid-option` for anything that is neither a `pg` Pool nor a `pg` Client. */
+export function checkSource(value: unknown): PostgresPool | PostgresClient {
+  if ((typeof value === 'object' || typeof value === 'function') && value !== null) {
+    const members = value as Members;
+    if (isPool(value as PostgresPool)) return value as PostgresPool;
+    if (CLIENT_METHODS.every((name) => typeof members[name] === 'function')) return value as PostgresClient;
+  }
+  const hint = hintFor(value);
+  throw invalid('pool', value, `expected a Pool or a Client of the package "pg"${hint}`);
+}
+
+/** The objects people most often have in hand instead. */
+function hintFor(value: unknown): string {
+  if (typeof value === 'string') return ', as in new Pool({ connectionString })';
+  if ((typeof value !== 'object' && typeof value !== 'function') || value === null) return '';
+  const members = value as Members;
+  for (const inner of ['$client', '$pool', 'client', 'pool'] as const) {
+    const found = members[inner];
+    if (typeof found === 'object' && found !== null && isPool(found as PostgresPool)) {
+      return `; its property "${inner}" is one`;
+    }
+  }
+  return typeof value === 'function' ? '; was a class or a tag function passed instead of an instance?' : '';
+}
+
+/** @throws GuardError `invalid-option` */
+export function checkQueryable(value: unknown): PostgresQueryable {
+  const query = typeof value === 'object' && value !== null ? (value as Members).query : undefined;
+  if (typeof query === 'function') return value as PostgresQueryable;
+  throw invalid('tx', value, `expected an object with a method "query", which is ${describe(query)}`);
+}
