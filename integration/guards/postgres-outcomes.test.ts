@@ -1,22 +1,27 @@
 // The three outcomes on PostgreSQL, D6: applied, certainly not applied, unknown. Unknown is never called stale.
 import { FencingToken } from '@lockkeeper/fencing';
 import { type PostgresGuard, postgresGuard } from '@lockkeeper/resource-guard/postgres';
-import { type PostgresServer, startPostgres } from '@lockkeeper/testkit';
+import {
+  chunkContaining,
+  type PostgresServer,
+  startPostgres,
+  startTcpProxy,
+  type TcpProxy,
+} from '@lockkeeper/testkit';
 import type pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { accountAccess, Bank } from './account.ts';
-import { LossyProxy } from './lossy-proxy.ts';
 
 let server: PostgresServer;
 let bank: Bank;
-let proxy: LossyProxy;
+let proxy: TcpProxy;
 let proxied: pg.Pool;
 
 beforeAll(async () => {
   server = await startPostgres();
   bank = await Bank.open(server.url);
-  proxy = await LossyProxy.start(server);
-  proxied = bank.newPool({ connectionString: proxiedUrl() });
+  proxy = await startTcpProxy(server.url);
+  proxied = bank.newPool({ connectionString: proxy.url });
 });
 afterAll(async () => {
   await bank?.[Symbol.asyncDispose]();
@@ -24,11 +29,17 @@ afterAll(async () => {
   await server?.stop();
 });
 
-function proxiedUrl(): string {
-  const url = new URL(server.url);
-  url.hostname = '127.0.0.1';
-  url.port = `${proxy.port}`;
-  return url.href;
+/**
+ * The next message that contains `text` is the last on its connection. `drop-reply`: the server gets it, the
+ * client gets the end of the connection instead of the reply. `drop-request`: the server does not get it.
+ */
+function lose(text: string, kind: 'drop-reply' | 'drop-request'): void {
+  const match = chunkContaining(text);
+  const caught =
+    kind === 'drop-reply'
+      ? proxy.loseReply({ match }).lost
+      : proxy.hold({ direction: 'request', match }).held;
+  void caught.then(() => proxy.cut());
 }
 
 const token = (revision: bigint) =>
@@ -57,7 +68,7 @@ beforeEach(async () => {
 describe('a lost COMMIT', () => {
   it('is unknown where the reply was lost, although it was applied, and applied once', async () => {
     await guard.claim(OLD);
-    proxy.fault = { text: COMMIT, kind: 'drop-reply' };
+    lose(COMMIT, 'drop-reply');
     await expect(append(guard, OLD, 'x')).rejects.toMatchObject({
       code: 'unknown',
       outcome: 'unknown',
@@ -70,7 +81,7 @@ describe('a lost COMMIT', () => {
 
   it('is unknown where it never arrived, although nothing was applied', async () => {
     await guard.claim(OLD);
-    proxy.fault = { text: COMMIT, kind: 'drop-request' };
+    lose(COMMIT, 'drop-request');
     await expect(append(guard, OLD, 'x')).rejects.toMatchObject({ code: 'unknown', outcome: 'unknown' });
     // The next claim waits for the abandoned transaction, so the answer after it is final.
     await direct.claim(NEW);
@@ -80,7 +91,7 @@ describe('a lost COMMIT', () => {
   it('of a claim is unknown; claiming again with the same token settles it', async () => {
     for (const kind of ['drop-reply', 'drop-request'] as const) {
       await direct.claim(OLD);
-      proxy.fault = { text: COMMIT, kind };
+      lose(COMMIT, kind);
       await expect(guard.claim(NEW)).rejects.toMatchObject({ code: 'unknown' });
       await guard.claim(NEW);
       await expect(direct.run(OLD, () => 0)).rejects.toMatchObject({ code: 'stale-token' });
@@ -92,7 +103,7 @@ describe('a lost COMMIT', () => {
 
   it('of the claim that a first run makes leaves the effect certainly unapplied', async () => {
     let effects = 0;
-    proxy.fault = { text: COMMIT, kind: 'drop-reply' };
+    lose(COMMIT, 'drop-reply');
     const run = guard.run(OLD, () => {
       effects += 1;
     });
@@ -118,7 +129,7 @@ describe('a connection lost before COMMIT', () => {
 
   it.each(['drop-reply', 'drop-request'] as const)('means not applied: cut at a write (%s)', async (kind) => {
     await direct.claim(OLD);
-    proxy.fault = { text: 'UPDATE account', kind };
+    lose('UPDATE account', kind);
     await expect(append(guard, OLD, 'x')).rejects.toMatchObject({ code: 'unavailable', outcome: 'failed' });
     await direct.claim(NEW);
     expect(await bank.peek(account)).toBe('');
@@ -126,7 +137,7 @@ describe('a connection lost before COMMIT', () => {
 
   it('means not applied also where the effect goes on regardless', async () => {
     await direct.claim(OLD);
-    proxy.fault = { text: 'UPDATE account', kind: 'drop-request' };
+    lose('UPDATE account', 'drop-request');
     const run = guard.run(OLD, async (tx) => {
       await accountAccess(account)
         .write(tx, 'x')
