@@ -71,7 +71,7 @@ export function connectThrough(
         replies.abandon();
       }
       for (const socket of side === 'both' ? [client, server] : [client]) {
-        if (rst) socket.resetAndDestroy();
+        if (rst) reset(socket);
         else socket.destroySoon();
       }
     },
@@ -95,6 +95,12 @@ function takeRule(rules: Set<ProxyRule>, direction: ProxyDirection, chunk: Buffe
     return rule;
   }
   return undefined;
+}
+
+/** libuv refuses to reset a socket whose FIN is just being sent, which would then never close. */
+function reset(socket: Socket): void {
+  if (socket.writableEnded && !socket.writableFinished) socket.destroy();
+  else socket.resetAndDestroy();
 }
 
 function closeOf(socket: Socket): Promise<void> {

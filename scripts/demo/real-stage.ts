@@ -1,0 +1,131 @@
+// One scene on real servers: orders to the processes, and the interference with A.
+import type { Coordinator } from '@lockkeeper/core';
+import type { HeldChunk, ProxyFault, TcpProxy, Worker } from '@lockkeeper/testkit';
+import type { AccountState, AccountTable } from './account.ts';
+import type { Entry } from './add-entry.ts';
+import type { Fact } from './story.ts';
+import { type QueueWatch, watchQueue } from './watch-queue.ts';
+import { BEFORE_WRITE, type Order } from './worker-orders.ts';
+import type { RecordFact, Scene, Stage } from './world.ts';
+
+/** What stands between A and the servers. */
+export interface Network {
+  readonly etcd: TcpProxy;
+  readonly postgres: TcpProxy;
+}
+
+export interface Troupe {
+  readonly a: Worker;
+  readonly b: Worker;
+  readonly network: Network;
+  readonly coordinator: Coordinator;
+  readonly namespace: string;
+  readonly accounts: AccountTable;
+}
+
+interface Outage {
+  readonly write: HeldChunk;
+  readonly renewals: ProxyFault;
+}
+
+export class RealStage implements Stage {
+  readonly #troupe: Troupe;
+  readonly #scene: Scene;
+  readonly #record: RecordFact;
+  readonly #queue: QueueWatch;
+  #a: Promise<void> | undefined;
+  #outage: Outage | undefined;
+  #failure: string | undefined;
+
+  static async open(troupe: Troupe, scene: Scene, record: RecordFact): Promise<Stage> {
+    await troupe.accounts.open(scene.name);
+    const queue = await watchQueue(troupe.coordinator, troupe.namespace, scene.name, record);
+    return new RealStage(troupe, scene, record, queue);
+  }
+
+  private constructor(troupe: Troupe, scene: Scene, record: RecordFact, queue: QueueWatch) {
+    this.#troupe = troupe;
+    this.#scene = scene;
+    this.#record = record;
+    this.#queue = queue;
+  }
+
+  async startA(entry: Entry): Promise<void> {
+    const { a } = this.#troupe;
+    this.#a = this.#order(a, entry, this.#scene.hindrance);
+    const hindered = this.#scene.hindrance === 'pause' ? this.#freeze() : this.#stallNetwork();
+    const tooEarly = this.#a.then(() => {
+      throw new Error(`A was done before anything could interfere: ${this.#failure ?? 'it did not say why'}`);
+    });
+    await Promise.race([hindered, tooEarly]);
+  }
+
+  async runB(entry: Entry): Promise<void> {
+    await this.#order(this.#troupe.b, entry, 'none');
+    await this.#queue.firstRemoved;
+  }
+
+  async letAGoOn(): Promise<void> {
+    if (this.#outage === undefined) {
+      this.#record({ who: 'A', kind: 'woken' });
+      this.#troupe.a.resume();
+    } else {
+      this.#record({ who: 'network', kind: 'restored' });
+      this.#outage.renewals.restore();
+      await this.#outage.write.release();
+    }
+    await this.#a;
+  }
+
+  readAccount(): Promise<AccountState> {
+    return this.#troupe.accounts.account(this.#scene.name, undefined).read();
+  }
+
+  async close(): Promise<void> {
+    this.#queue.close();
+    this.#outage?.renewals.restore();
+    await this.#outage?.write.release();
+  }
+
+  async #freeze(): Promise<void> {
+    await this.#troupe.a.frozen(BEFORE_WRITE);
+    this.#record({ who: 'A', kind: 'stopped' });
+  }
+
+  /**
+   * Holds A's write at its first packet, so that nothing of it has reached PostgreSQL, and everything that A
+   * sends to etcd.
+   */
+  async #stallNetwork(): Promise<void> {
+    const { a, network } = this.#troupe;
+    await a.reached(BEFORE_WRITE);
+    const write = network.postgres.hold({ direction: 'request' });
+    const renewals = network.etcd.blackhole();
+    this.#outage = { write, renewals };
+    this.#record({ who: 'network', kind: 'stalled' });
+    a.proceed(BEFORE_WRITE);
+    await write.held;
+    this.#record({ who: 'network', kind: 'held' });
+  }
+
+  /** Resolves when the worker says that it is done; records what it reports until then. */
+  #order(worker: Worker, entry: Entry, hindrance: Order['hindrance']): Promise<void> {
+    const { name, guarded } = this.#scene;
+    const order: Order = { account: name, entry, guarded, hindrance };
+    worker.send({ type: 'add-entry', order });
+    const done = this.#follow(worker);
+    // It is awaited later; until then its failure is nobody's.
+    done.catch(() => {});
+    return done;
+  }
+
+  async #follow(worker: Worker): Promise<void> {
+    for (;;) {
+      const message = await worker.next(({ type }) => type === 'fact' || type === 'done');
+      if (message.type === 'done') return;
+      const fact = message['fact'] as Fact;
+      if (fact.kind === 'failed') this.#failure = fact.message;
+      this.#record(fact, message['at'] as number);
+    }
+  }
+}
