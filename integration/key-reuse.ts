@@ -19,11 +19,14 @@ export async function acquireOverAndOver(acquisitions: number): Promise<void> {
   await contendOnce(sessions, slots);
 
   const durations: number[] = [];
+  let newest = 0n;
   for (let done = 0; done < acquisitions; done += 1) {
     const begun = performance.now();
-    const hold = await sessions[done % sessions.length]?.lock('hot').acquire();
+    const hold = await (sessions[done % sessions.length] ?? first).lock('hot').acquire();
     durations.push(performance.now() - begun);
-    await hold?.release();
+    expect(hold.token.revision).toBeGreaterThan(newest);
+    newest = hold.token.revision;
+    await hold.release();
   }
   await contendOnce(sessions, slots);
 

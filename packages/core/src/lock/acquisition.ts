@@ -40,6 +40,8 @@ export class Acquisition implements SessionMember {
   readonly scope: AbortScope = new AbortScope();
   /** Copies of the enqueue transaction that may still take effect, now or later. */
   unanswered = 0;
+  /** Why etcd could not be reached at the last try. */
+  trouble: LockkeeperError | undefined;
   /** Whether our key may be in etcd. */
   mayExist = false;
   /** What to do besides aborting the waits when the session is lost. */

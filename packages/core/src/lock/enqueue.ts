@@ -40,7 +40,7 @@ export async function enqueue(
   const backOff = new BackOff(coordinator.clock);
   for (;;) {
     const reply = await sendCopy(coordinator, acquisition, txn, call);
-    if (reply === 'unknown') {
+    if (reply === 'unreachable') {
       await backOff.wait(signal);
       continue;
     }
@@ -92,13 +92,16 @@ function enqueueTxn(acquisition: Acquisition, mode: EnqueueMode): Txn {
   };
 }
 
-/** One copy. Until it is answered it counts as one that may still be applied. */
+/**
+ * One copy. Until it is answered it counts as one that may still be applied. That etcd cannot be reached is
+ * no end of the matter, whether the copy was sent or not: the caller repeats it for as long as it may.
+ */
 async function sendCopy(
   coordinator: Coordinator,
   acquisition: Acquisition,
   txn: Txn,
   call: CallOptions,
-): Promise<TxnReply | 'unknown'> {
+): Promise<TxnReply | 'unreachable'> {
   call.signal?.throwIfAborted();
   acquisition.unanswered += 1;
   acquisition.mayExist = true;
@@ -107,15 +110,18 @@ async function sendCopy(
     acquisition.unanswered -= 1;
     return reply;
   } catch (error) {
-    if (error instanceof LockkeeperError && error.outcome === 'rejected' && error.code !== 'closed') {
+    if (!(error instanceof LockkeeperError)) throw error;
+    if (error.outcome === 'rejected' && error.code !== 'closed') {
       acquisition.unanswered -= 1;
       acquisition.mayExist = acquisition.unanswered > 0;
-      if (error.code !== 'lease-not-found') throw error;
-      acquisition.session.end('revoked');
-      throw acquisition.lostWhileWaiting(acquisition.session.lossCause ?? 'revoked');
     }
-    if (error instanceof LockkeeperError && error.code === 'unreachable') return 'unknown';
-    throw error;
+    if (error.code === 'unreachable') {
+      acquisition.trouble = error;
+      return 'unreachable';
+    }
+    if (error.code !== 'lease-not-found') throw error;
+    acquisition.session.end('revoked');
+    throw acquisition.lostWhileWaiting(acquisition.session.lossCause ?? 'revoked');
   }
 }
 
@@ -149,12 +155,17 @@ async function whyRefused(
   }
   if (cancelled !== undefined || own === undefined) throw unexpected(acquisition);
   if (readContender(own).acquisition !== acquisition.id) {
-    // Nobody else may write below our lease: a left-over that would block the lock for ever.
-    await removeKey(coordinator, own, call);
+    // Nobody else may write below our lease: a left-over that would block the lock for ever. Whether it is
+    // gone, the next copy of the enqueue finds out.
+    await removeKey(coordinator, own, call).catch(unlessUnreachable);
     return 'retry';
   }
   if (own.modRevision !== own.createRevision) throw acquisition.lostWhileWaiting('foreign-write');
   return { place: 'queued', revision: own.createRevision, behind: undefined };
+}
+
+function unlessUnreachable(error: unknown): void {
+  if (!(error instanceof LockkeeperError && error.code === 'unreachable')) throw error;
 }
 
 function unexpected(acquisition: Acquisition): LockkeeperError {

@@ -1,3 +1,4 @@
+import type { LockkeeperError } from '../errors.ts';
 import type { ResolvedOptions } from '../options.ts';
 import type { Session } from '../session/session.ts';
 import type { Acquisition } from './acquisition.ts';
@@ -18,6 +19,8 @@ export interface LockHost {
   readonly ownership: OwnershipWatch;
   /** Aborts when the keeper closes. */
   readonly closing: AbortSignal;
+  /** Why no session could be opened, at the last try. */
+  trouble: LockkeeperError | undefined;
   /** A session that stands; opens one where there is none. */
   session(signal: AbortSignal): Promise<Session>;
   /** Work that goes on after the caller got an answer, and never rejects; `close()` waits for it. */

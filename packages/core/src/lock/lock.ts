@@ -62,6 +62,9 @@ export class Lock {
   /**
    * Queues for the lock and resolves when it is ours and every guard of `claims` has promised.
    *
+   * While etcd cannot be reached this goes on trying: until `waitTimeoutMs`, and else for 5 s to open a session
+   * and for as long as that session stands.
+   *
    * @throws {@link LockkeeperError} `wait-timeout`, `unreachable` (etcd did not answer, so we could not even
    * queue), `lost-while-waiting` (our lease or key is gone: acquire again), `claim-timeout`, `claim-failed`,
    * `not-reentrant`, `closed`, `permission-denied`, `storage-full`; or `signal.reason`, untouched. After any
@@ -106,10 +109,11 @@ export class Lock {
     const { clock, coordinator } = this.#host.options;
     const begunAt = clock.now();
     using scope = new AbortScope().follow(this.#host.closing).follow(attempt.signal);
-    scope.signal.throwIfAborted();
-    const wait = new WaitLimit(this.name, attempt.waitTimeoutMs, clock, scope);
-    const session = await this.#host.session(scope.signal);
+    let trouble = () => this.#host.trouble;
+    const wait = new WaitLimit(this.name, attempt.waitTimeoutMs, clock, scope, () => trouble());
+    const session = await this.#session(scope.signal);
     const acquisition = new Acquisition(this.name, session, this.#host.layout, this.#host.options);
+    trouble = () => acquisition.trouble;
     scope.follow(acquisition.scope.signal);
     this.#host.waits.add(acquisition);
     let token: bigint | undefined;
@@ -117,6 +121,7 @@ export class Lock {
     try {
       const enqueued = await enqueue(coordinator, acquisition, mode, scope.signal);
       if (enqueued.place === 'busy') {
+        this.#tellGaveUp(acquisition.id, undefined);
         this.#giveUp(acquisition, undefined);
         return { holder: enqueued.holder && readContender(enqueued.holder) };
       }
@@ -139,13 +144,27 @@ export class Lock {
       }));
       return { hold };
     } catch (error) {
-      publish('lockkeeper:lock:gave-up', () => ({ name: this.name, acquisition: acquisition.id, error }));
+      this.#tellGaveUp(acquisition.id, error);
       if (hold === undefined) this.#giveUp(acquisition, token);
       else hold.abandon();
       throw error;
     } finally {
       this.#host.waits.delete(acquisition);
     }
+  }
+
+  async #session(signal: AbortSignal): Promise<Session> {
+    try {
+      signal.throwIfAborted();
+      return await this.#host.session(signal);
+    } catch (error) {
+      this.#tellGaveUp(undefined, error);
+      throw error;
+    }
+  }
+
+  #tellGaveUp(acquisition: string | undefined, error: unknown): void {
+    publish('lockkeeper:lock:gave-up', () => ({ name: this.name, acquisition, error }));
   }
 
   #giveUp(acquisition: Acquisition, token: bigint | undefined): void {
@@ -156,11 +175,14 @@ export class Lock {
   }
 }
 
-/** Whoever gets a hold can count on at least a third of its TTL. Rejects when the session is lost instead. */
+/**
+ * Whoever gets a hold can count on at least a third of its TTL. Rejects when the session is lost instead, or
+ * gives up: a hold whose key is gone has left its session, whose loss then no longer aborts the signal.
+ */
 async function freshen(clock: Clock, session: Session, signal: AbortSignal): Promise<void> {
   const backOff = new BackOff(clock);
   signal.throwIfAborted();
-  while (session.remainingMs() < session.ttlMs / 3) {
+  while (!session.isLost() && session.remainingMs() < session.ttlMs / 3) {
     await session.renewNow();
     signal.throwIfAborted();
     if (session.remainingMs() < session.ttlMs / 3) await backOff.wait(signal);
@@ -173,15 +195,18 @@ class WaitLimit {
   #behind: string | undefined;
   #queued = false;
 
-  constructor(name: string, limitMs: number | undefined, clock: Clock, scope: AbortScope) {
+  constructor(
+    name: string,
+    limitMs: number | undefined,
+    clock: Clock,
+    scope: AbortScope,
+    trouble: () => LockkeeperError | undefined,
+  ) {
     if (limitMs === undefined || limitMs === 0) return;
     this.#timer = scope.limit(clock, limitMs, () =>
       this.#queued
         ? waitTimeout(name, limitMs, this.#behind === undefined ? 'queued' : `queued behind ${this.#behind}`)
-        : new LockkeeperError(
-            'unreachable',
-            `lock "${name}": etcd did not answer within waitTimeoutMs ${limitMs}`,
-          ),
+        : notReached(name, limitMs, trouble()),
     );
   }
 
@@ -198,6 +223,15 @@ class WaitLimit {
   lift(): void {
     this.#timer?.cancel();
   }
+}
+
+function notReached(name: string, limitMs: number, cause: LockkeeperError | undefined): LockkeeperError {
+  const why = cause === undefined ? '' : `: ${cause.message}`;
+  return new LockkeeperError(
+    'unreachable',
+    `lock "${name}": etcd did not answer within waitTimeoutMs ${limitMs}${why}`,
+    { cause },
+  );
 }
 
 function waitTimeout(name: string, limitMs: number, where: string): LockkeeperError {
