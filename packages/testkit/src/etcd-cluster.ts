@@ -1,0 +1,273 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { TestkitError } from './errors.ts';
+import { ctlOf, type EtcdCtl } from './etcd-ctl.ts';
+import { clientUrl, isPortTaken, launchEtcd } from './etcd-launcher.ts';
+import { type EtcdOptions, type EtcdServer, etcdctlFor, ownedEtcd } from './etcd-server.ts';
+import { chooseVersion, type EtcdPrograms, findEtcds, type ServerRoute } from './find-server.ts';
+import { freePorts } from './free-ports.ts';
+import { getText } from './get-json.ts';
+import { OwnedServer, type RestartOptions, TemporaryFolder } from './owned-server.ts';
+import { PeerLinks, type PeerPorts } from './peer-links.ts';
+import type { ServerProcess } from './server-process.ts';
+import type { ProxyFault } from './tcp-proxy.ts';
+
+export interface EtcdClusterOptions extends Pick<EtcdOptions, 'version' | 'env'> {
+  /** Default 3. */
+  readonly members?: number | undefined;
+  /** Further arguments of every member; they win over ours. */
+  readonly extraArgs?: readonly string[] | undefined;
+  /** Further arguments of single members, in their order; they win over `extraArgs`. */
+  readonly memberExtraArgs?: readonly (readonly string[])[] | undefined;
+  /**
+   * Whether the members' connections to each other pass through this process, as `isolate()` needs it. They
+   * then stand still while this process does. Default `false`.
+   */
+  readonly isolatable?: boolean | undefined;
+}
+
+/** One member of a cluster. Restarted on its own with `wipe`, it is replaced: removed and joined anew, empty. */
+export interface EtcdMember extends EtcdServer {
+  /** `m1`, `m2`, … */
+  readonly name: string;
+}
+
+/** A running etcd of several members on loopback. */
+export interface EtcdCluster extends AsyncDisposable, EtcdCtl {
+  readonly version: string;
+  readonly route: ServerRoute;
+  readonly members: readonly EtcdMember[];
+  /** The members' addresses, in their order; the same over restarts. */
+  readonly endpoints: readonly string[];
+  /**
+   * The member that leads now, once exactly one says so. Members that are paused or down are not asked.
+   * @throws {@link TestkitError} `timeout` after 20 s without a leader.
+   */
+  leader(): Promise<EtcdMember>;
+  /** All members but the leader, in their order. */
+  followers(): Promise<readonly EtcdMember[]>;
+  /**
+   * Cuts a member off from all others, which its clients do not notice at first: it has no leader any more.
+   * @throws {@link TestkitError} `invalid-option` unless started with `isolatable`.
+   */
+  isolate(member: EtcdMember): ProxyFault;
+  /** Kills all members, then starts them again together; with `wipe` as an empty cluster at the same addresses. */
+  restart(options?: RestartOptions): Promise<void>;
+  /** Ends all and removes their data. Idempotent. */
+  stop(): Promise<void>;
+}
+
+const BIND_TRIES = 5;
+const LEADER_WITHIN_MS = 20_000;
+
+/**
+ * Starts an etcd cluster on loopback, with temporary data on free ports, and resolves when every member
+ * serves. Programs are found as `startEtcd` finds them; an address in the environment is not used.
+ *
+ * It ends with `stop()`, and by itself when this process ends, in whatever way.
+ * @throws {@link TestkitError} `no-server`, `start-failed`
+ */
+export async function startEtcdCluster(options: EtcdClusterOptions = {}): Promise<EtcdCluster> {
+  const programs = chooseVersion('etcd', findEtcds(), options.version);
+  const count = options.members ?? 3;
+  if (!Number.isInteger(count) || count < 1 || count > 9) {
+    throw new TestkitError('invalid-option', `members is ${count}; expected 1 to 9`);
+  }
+  for (let tries = 1; ; tries++) {
+    const launch = new ClusterLaunch(programs, options, await freePorts(3 * count));
+    try {
+      return await launch.start();
+    } catch (error) {
+      await launch.stop();
+      if (!isPortTaken(error) || tries === BIND_TRIES) throw error;
+    }
+  }
+}
+
+interface MemberPlan {
+  readonly name: string;
+  readonly clientPort: number;
+  readonly peer: PeerPorts;
+  readonly folder: TemporaryFolder;
+  readonly extraArgs: readonly string[];
+}
+
+/** One set of ports and folders, and the members that run on it. */
+class ClusterLaunch {
+  readonly #programs: EtcdPrograms;
+  readonly #options: EtcdClusterOptions;
+  readonly #plans: readonly MemberPlan[];
+  readonly #ctl: EtcdCtl;
+  readonly #servers: OwnedServer[] = [];
+  #links: PeerLinks | undefined;
+  /** Whether the cluster exists: a member without data then joins it rather than forming a new one. */
+  #formed = false;
+
+  constructor(programs: EtcdPrograms, options: EtcdClusterOptions, ports: readonly number[]) {
+    this.#programs = programs;
+    this.#options = options;
+    this.#plans = Array.from({ length: ports.length / 3 }, (_, index) => {
+      const [clientPort = 0, listening = 0, spare = 0] = ports.slice(3 * index);
+      return {
+        name: `m${index + 1}`,
+        clientPort,
+        peer: { listening, advertised: options.isolatable ? spare : listening },
+        folder: new TemporaryFolder('lockkeeper-etcd-'),
+        extraArgs: [...(options.extraArgs ?? []), ...(options.memberExtraArgs?.[index] ?? [])],
+      };
+    });
+    const endpoints = this.#plans.map(({ clientPort }) => clientUrl(clientPort));
+    this.#ctl = ctlOf(etcdctlFor(programs), endpoints.join(','));
+  }
+
+  async start(): Promise<EtcdCluster> {
+    if (this.#options.isolatable) this.#links = await PeerLinks.open(this.#plans.map(({ peer }) => peer));
+    const started = await Promise.allSettled(this.#plans.map((plan) => this.#launch(plan)));
+    for (const [index, plan] of this.#plans.entries()) {
+      const result = started[index];
+      if (result?.status === 'fulfilled') this.#servers.push(this.#own(plan, result.value));
+    }
+    const failed = started.find((result) => result.status === 'rejected');
+    if (failed !== undefined) throw failed.reason;
+    this.#formed = true;
+    return this.#cluster();
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all(this.#servers.map((server) => server.stop()));
+    await this.#links?.[Symbol.asyncDispose]();
+    // Those of members that never started.
+    await Promise.all(this.#plans.map(({ folder }) => folder.remove()));
+  }
+
+  #cluster(): EtcdCluster {
+    const members = this.#plans.map(({ name, clientPort }, index): EtcdMember => {
+      const addresses = { endpoint: clientUrl(clientPort), tlsEndpoint: undefined };
+      const server = ownedEtcd(this.#programs, addresses, this.#servers[index] as OwnedServer);
+      return Object.defineProperties({ name } as EtcdMember, Object.getOwnPropertyDescriptors(server));
+    });
+    const leader = () => findLeader(members);
+    let stopped: Promise<void> | undefined;
+    const stop = () => {
+      stopped ??= this.stop();
+      return stopped;
+    };
+    return {
+      version: this.#programs.version,
+      route: this.#programs.route,
+      members,
+      endpoints: members.map(({ endpoint }) => endpoint),
+      leader,
+      followers: async () => {
+        const leading = await leader();
+        return members.filter((member) => member !== leading);
+      },
+      isolate: (member) => this.#isolate(members.indexOf(member)),
+      restart: (options) => this.#restart(options),
+      stop,
+      [Symbol.asyncDispose]: stop,
+      ...this.#ctl,
+    };
+  }
+
+  #isolate(index: number): ProxyFault {
+    const plan = this.#plans[index];
+    if (this.#links !== undefined && plan !== undefined) return this.#links.isolate(plan.peer);
+    throw new TestkitError('invalid-option', 'isolate() takes a member of a cluster started with isolatable');
+  }
+
+  async #restart(options: RestartOptions = {}): Promise<void> {
+    await Promise.all(this.#servers.map((server) => server.kill()));
+    this.#formed = options.wipe !== true;
+    await Promise.all(this.#servers.map((server) => server.restart(options)));
+    this.#formed = true;
+  }
+
+  #own(plan: MemberPlan, run: ServerProcess): OwnedServer {
+    const { name, folder } = plan;
+    const owned = {
+      name: `etcd ${this.#programs.version} ${name}`,
+      dataDir: dataDirOf(plan),
+      endSignal: 'SIGKILL' as const,
+      launch: () => this.#launch(plan),
+    };
+    return new OwnedServer(owned, folder, run);
+  }
+
+  async #launch(plan: MemberPlan): Promise<ServerProcess> {
+    const dataDir = dataDirOf(plan);
+    const joins = this.#formed && !existsSync(join(dataDir, 'member'));
+    if (joins) await this.#replace(plan);
+    return launchEtcd({
+      programs: this.#programs,
+      name: plan.name,
+      dataDir,
+      folder: plan.folder.path,
+      clientPort: plan.clientPort,
+      listenPeerUrl: clientUrl(plan.peer.listening),
+      advertisePeerUrl: clientUrl(plan.peer.advertised),
+      initialCluster: this.#plans.map(({ name, peer }) => `${name}=${clientUrl(peer.advertised)}`).join(','),
+      clusterToken: this.#plans[0]?.folder.path ?? '',
+      state: joins ? 'existing' : 'new',
+      extraArgs: plan.extraArgs,
+      env: this.#options.env,
+    });
+  }
+
+  /** A member that lost its data must not come back under its old id: it would vote twice. */
+  async #replace({ name, peer }: MemberPlan): Promise<void> {
+    const list = await this.#memberCtl(name, ['member', 'list']);
+    const id = list
+      .split('\n')
+      .map((line) => line.split(', '))
+      .find((fields) => fields[2] === name)?.[0];
+    if (id !== undefined) await this.#memberCtl(name, ['member', 'remove', id]);
+    await this.#memberCtl(name, ['member', 'add', name, `--peer-urls=${clientUrl(peer.advertised)}`]);
+  }
+
+  /** Asks the other members. They refuse a change while their links are young, so it is asked again. */
+  async #memberCtl(replaced: string, args: readonly string[]): Promise<string> {
+    const others = this.#plans.filter(({ name }) => name !== replaced);
+    const endpoints = others.map(({ clientPort }) => clientUrl(clientPort)).join(',');
+    const { ctl } = ctlOf(etcdctlFor(this.#programs), endpoints);
+    const deadline = performance.now() + LEADER_WITHIN_MS;
+    for (;;) {
+      try {
+        return await ctl(args);
+      } catch (error) {
+        const young = error instanceof TestkitError && /unhealthy cluster|leader/.test(error.message);
+        if (!young || performance.now() > deadline) throw error;
+        await sleep(200);
+      }
+    }
+  }
+}
+
+function dataDirOf({ folder }: MemberPlan): string {
+  return join(folder.path, 'data');
+}
+
+async function findLeader(members: readonly EtcdMember[]): Promise<EtcdMember> {
+  const deadline = performance.now() + LEADER_WITHIN_MS;
+  for (;;) {
+    const said = await Promise.all(members.map(saysItLeads));
+    const leaders = members.filter((_, index) => said[index]);
+    if (leaders.length === 1) return leaders[0] as EtcdMember;
+    if (performance.now() > deadline) {
+      const why = `${leaders.length} of ${members.length} members say that they lead`;
+      throw new TestkitError('timeout', `no leader within ${LEADER_WITHIN_MS} ms: ${why}`);
+    }
+    await sleep(50);
+  }
+}
+
+async function saysItLeads({ endpoint, pid }: EtcdMember): Promise<boolean> {
+  if (pid === undefined) return false;
+  try {
+    return /^etcd_server_is_leader 1$/m.test(await getText(`${endpoint}/metrics`, 1_000));
+  } catch {
+    // Paused, or starting: whoever leads answers.
+    return false;
+  }
+}
