@@ -1,32 +1,13 @@
-import { generateKeyPairSync } from 'node:crypto';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { etcdCoordinator, prefixSpan } from '@lockkeeper/core';
 import { availableEtcdVersions, type EtcdServer, startEtcd } from '@lockkeeper/testkit';
 import { describe, expect, test } from 'vitest';
+import { clerk, QUICK_HASHES, SigningKeys, switchOn } from './secured-etcd.ts';
 import { failure, put, Recorder } from './support.ts';
 
 const versions = await availableEtcdVersions();
 
 /** `clerk` may read and write below `app/`, nothing else. */
-async function switchOnAuthentication(server: EtcdServer): Promise<void> {
-  for (const command of [
-    'user add root:secret',
-    'role add root',
-    'user grant-role root root',
-    'user add clerk:pencil',
-    'role add office',
-    'role grant-permission office --prefix=true readwrite app/',
-    'user grant-role clerk office',
-    'auth enable',
-  ]) {
-    await server.ctl(command.split(' '));
-  }
-}
-
-const QUICK_HASHES = ['--bcrypt-cost', '4'];
-const clerk = { username: 'clerk', password: 'pencil' };
+const switchOnAuthentication = (server: EtcdServer) => switchOn(server, 'app/');
 
 describe.each(versions)('users of etcd %s', (version) => {
   test('log in, keep to their rights, and stay logged in over a restart that forgets tokens', async () => {
@@ -96,30 +77,21 @@ describe.each(versions)('users of etcd %s', (version) => {
   });
 
   test('signed tokens: a change of users makes them old, which costs no call and no watch', async () => {
-    const folder = await mkdtemp(join(tmpdir(), 'lockkeeper-jwt-'));
-    try {
-      const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
-      const [priv, pub] = [join(folder, 'private.pem'), join(folder, 'public.pem')];
-      await writeFile(priv, privateKey.export({ type: 'pkcs1', format: 'pem' }));
-      await writeFile(pub, publicKey.export({ type: 'spki', format: 'pem' }));
-      const jwt = `jwt,pub-key=${pub},priv-key=${priv},sign-method=RS256,ttl=10m`;
-      await using server = await startEtcd({ version, extraArgs: [...QUICK_HASHES, '--auth-token', jwt] });
-      await switchOnAuthentication(server);
-      await using coordinator = etcdCoordinator({ hosts: server.endpoint, auth: clerk });
-      const { revision } = await coordinator.txn(put('app/1'));
-      const early = new Recorder();
-      using _ = coordinator.watch({ key: 'app/1', startRevision: revision }, early.handler);
-      await early.until(({ events }) => events.length === 1);
+    await using keys = await SigningKeys.create();
+    await using server = await startEtcd({ version, extraArgs: [...QUICK_HASHES, ...keys.args] });
+    await switchOnAuthentication(server);
+    await using coordinator = etcdCoordinator({ hosts: server.endpoint, auth: clerk });
+    const { revision } = await coordinator.txn(put('app/1'));
+    const early = new Recorder();
+    using _ = coordinator.watch({ key: 'app/1', startRevision: revision }, early.handler);
+    await early.until(({ events }) => events.length === 1);
 
-      await server.ctl(['--user', 'root:secret', 'user', 'add', 'other:word']);
-      const late = new Recorder();
-      using __ = coordinator.watch({ key: 'app/1', startRevision: revision }, late.handler);
-      await late.until(({ events, ended }) => events.length === 1 || ended !== undefined);
-      expect(late.ended?.message).toBeUndefined();
-      await coordinator.txn(put('app/1', 'again'));
-      await early.until(({ events }) => events.length === 2);
-    } finally {
-      await rm(folder, { recursive: true, force: true });
-    }
+    await server.ctl(['--user', 'root:secret', 'user', 'add', 'other:word']);
+    const late = new Recorder();
+    using __ = coordinator.watch({ key: 'app/1', startRevision: revision }, late.handler);
+    await late.until(({ events, ended }) => events.length === 1 || ended !== undefined);
+    expect(late.ended?.message).toBeUndefined();
+    await coordinator.txn(put('app/1', 'again'));
+    await early.until(({ events }) => events.length === 2);
   });
 });

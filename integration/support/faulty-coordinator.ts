@@ -6,9 +6,12 @@ import {
   type TxnReply,
 } from '@lockkeeper/core';
 
-/** What becomes of one transaction: its reply is lost, or it is held back and sent when the test says so. */
+/**
+ * What becomes of one transaction: its reply is lost, or is so slow that the caller's own limit comes first, or
+ * it is held back and sent when the test says so.
+ */
 type TxnFault =
-  | { readonly kind: 'lose-reply'; readonly matches: (txn: Txn) => boolean }
+  | { readonly kind: 'lose-reply' | 'slow-reply'; readonly matches: (txn: Txn) => boolean }
   | {
       readonly kind: 'hold-back';
       readonly matches: (txn: Txn) => boolean;
@@ -25,6 +28,9 @@ export class FaultyCoordinator implements Coordinator {
   #silent = false;
   /** Every transaction that was sent, in order. */
   readonly sent: Txn[] = [];
+  /** Every lease that was asked for. */
+  readonly leases: bigint[] = [];
+  #slowGrants = false;
 
   constructor(inner: Coordinator) {
     this.#inner = inner;
@@ -37,6 +43,16 @@ export class FaultyCoordinator implements Coordinator {
   /** The next transaction that matches is applied, but its reply never arrives. */
   loseNextReply(matches: (txn: Txn) => boolean): void {
     this.#faults.push({ kind: 'lose-reply', matches });
+  }
+
+  /** The next transaction that matches is applied, but its reply does not come before the caller gives up. */
+  slowDownNextReply(matches: (txn: Txn) => boolean): void {
+    this.#faults.push({ kind: 'slow-reply', matches });
+  }
+
+  /** From now on leases are granted, but the replies do not come before the caller gives up. */
+  slowDownGrants(): void {
+    this.#slowGrants = true;
   }
 
   /** The next transaction that matches does not reach etcd before `send()`; the caller gives up on it at once. */
@@ -58,10 +74,15 @@ export class FaultyCoordinator implements Coordinator {
     this.#silent = false;
   }
 
+  endpoints: Coordinator['endpoints'] = () => this.#inner.endpoints();
   describe: Coordinator['describe'] = (options) =>
     this.#call('describe', () => this.#inner.describe(options));
   grant: Coordinator['grant'] = (request, options) =>
-    this.#call('grant', () => this.#inner.grant(request, options));
+    this.#call('grant', async () => {
+      this.leases.push(request.lease);
+      const reply = await this.#inner.grant(request);
+      return this.#slowGrants ? untilAborted(options) : reply;
+    });
   renew: Coordinator['renew'] = (lease, options) =>
     this.#call('renew', () => this.#inner.renew(lease, options));
   revoke: Coordinator['revoke'] = (lease, options) =>
@@ -85,7 +106,8 @@ export class FaultyCoordinator implements Coordinator {
     const [fault] = index < 0 ? [] : this.#faults.splice(index, 1);
     if (fault === undefined) return this.#inner.txn(txn, options);
     if (fault.kind === 'hold-back') fault.held(() => this.#inner.txn(txn));
-    else await this.#inner.txn(txn, options);
+    else await this.#inner.txn(txn);
+    if (fault.kind === 'slow-reply') return untilAborted(options);
     throw unreachable('txn');
   }
 
@@ -93,6 +115,13 @@ export class FaultyCoordinator implements Coordinator {
     if (this.#silent) throw unreachable(verb);
     return send();
   }
+}
+
+function untilAborted(options: CallOptions | undefined): Promise<never> {
+  return new Promise((_, reject) => {
+    const { signal } = options ?? {};
+    signal?.addEventListener('abort', () => reject(signal.reason), { once: true });
+  });
 }
 
 /** An acquire transaction. */

@@ -22,6 +22,19 @@ export function calls(suite: CoordinatorSuite): void {
     expect(await rejection(pending)).toBe(reason);
   });
 
+  test('the members are told without asking them: one is current, none is connected after the end', async () => {
+    await suite.coordinator.range({ key: under('a') });
+    const members = suite.coordinator.endpoints();
+    expect(members.filter(({ current }) => current)).toEqual([
+      { name: expect.stringMatching(/./), connected: true, current: true },
+    ]);
+    expect(new Set(members.map(({ name }) => name)).size).toBe(members.length);
+    await suite.coordinator.close();
+    const after = suite.coordinator.endpoints();
+    expect(after.map(({ name }) => name)).toEqual(members.map(({ name }) => name));
+    expect(after.filter(({ connected }) => connected)).toEqual([]);
+  });
+
   test('close ends what is pending and what is watched, and refuses what follows', async () => {
     const closing = connect();
     const seen = await startWatch(closing, all(), 1n + (await storeRevision()));

@@ -22,6 +22,26 @@ export function describeClosing(where: string, newWorld: MakeLockWorld): void {
       expect(hold.standing).toBe('held');
     });
 
+    it('leaves no lease either when it comes while one is being granted', async () => {
+      const world = await newWorld();
+      const { keeper, connection } = await world.faulty({ ttlMs: 60_000 });
+      connection.slowDownGrants();
+      const acquiring = settled(keeper.lock('x').acquire());
+      await world.until('a lease was asked for', () => connection.leases.length === 1);
+      await soon(world, keeper.close());
+      expect(await acquiring).toMatchObject({ error: { code: 'closed' } });
+      await expect(world.raw.revoke(connection.leases[0] ?? 0n)).rejects.toMatchObject({
+        code: 'lease-not-found',
+      });
+    });
+
+    it('rejects for nothing but a bad option', async () => {
+      const world = await newWorld();
+      const keeper = await world.keeper();
+      await expect(keeper.close({ drainTimeoutMs: -1 })).rejects.toMatchObject({ code: 'invalid-option' });
+      await expect(keeper.close(null as never)).rejects.toMatchObject({ code: 'invalid-option' });
+    });
+
     it('asks running work to stop, keeps its lock until it has, and frees it then', async () => {
       const world = await newWorld();
       const [a, b] = [await world.keeper(), await world.keeper()];

@@ -1,3 +1,4 @@
+import { LockkeeperError } from '@lockkeeper/core';
 import { describe, expect, it } from 'vitest';
 import { isEnding, isEnqueue } from '../../support/faulty-coordinator.ts';
 import type { MakeLockWorld } from '../lock-world.ts';
@@ -58,6 +59,55 @@ export function describeUnknownOutcomes(where: string, newWorld: MakeLockWorld):
       await world.passTime(100);
       expect((await sendLateCopy()).succeeded).toBe(false);
       expect(await world.queueLength('x')).toBe(0);
+    });
+
+    it.each([
+      ['an error of our own', new LockkeeperError('lost', 'another lock was lost')],
+      ["another acquire's timeout", new LockkeeperError('wait-timeout', 'somebody was late')],
+      ['what looks like a refusal of etcd', new LockkeeperError('lease-not-found', 'no such lease')],
+      ['anything', 'enough'],
+    ])(
+      'an abort while the enqueue is under way leaves no key, whatever its reason is: %s',
+      async (_, reason) => {
+        const world = await newWorld();
+        const { keeper, connection } = await world.faulty();
+        const other = await world.keeper();
+        const first = await keeper.lock('warm-up').acquire();
+        const abort = new AbortController();
+        connection.slowDownNextReply(isEnqueue);
+        const acquiring = settled(keeper.lock('x').acquire({ signal: abort.signal }));
+        await world.until('the enqueue was applied', async () => (await world.queueLength('x')) === 1);
+        abort.abort(reason);
+        expect(await acquiring).toEqual({ error: reason });
+        await world.until('nothing is left', async () => (await world.queueLength('x')) === 0);
+        expect(await soon(world, other.lock('x').acquire())).toHaveProperty('standing', 'held');
+        expect(first.standing).toBe('held');
+      },
+    );
+
+    it('a lease that was revoked unseen costs the next acquire nothing', async () => {
+      const world = await newWorld();
+      const { keeper, connection } = await world.faulty({ ttlMs: 30_000 });
+      await (await keeper.lock('x').acquire()).release();
+      await world.raw.revoke(connection.leases.at(-1) ?? 0n);
+      expect(await soon(world, keeper.lock('x').acquire())).toHaveProperty('standing', 'held');
+      await world.raw.revoke(connection.leases.at(-1) ?? 0n);
+      expect((await soon(world, keeper.lock('y').tryAcquire())).hold).toHaveProperty('standing', 'held');
+    });
+
+    it("who does not want to wait is told within a call's time that etcd is silent", async () => {
+      const world = await newWorld();
+      const { keeper, connection } = await world.faulty({ ttlMs: 60_000 });
+      await (await keeper.lock('x').acquire()).release();
+      connection.goSilent();
+      const begunAt = world.raw.clock.now();
+      const tried = settled<unknown>(keeper.lock('x').tryAcquire());
+      const acquired = settled<unknown>(keeper.lock('x').acquire({ waitTimeoutMs: 0 }));
+      for (const outcome of [tried, acquired]) {
+        expect(await soon(world, outcome)).toMatchObject({ error: { code: 'unreachable' } });
+      }
+      expect(world.raw.clock.now() - begunAt).toBeLessThan(8_000);
+      connection.heal();
     });
 
     it('C1: a release whose reply is lost cannot touch the next hold of the same client', async () => {

@@ -4,6 +4,7 @@ export type {
   Compare,
   CompareOperator,
   Coordinator,
+  EndpointHealth,
   GrantReply,
   GrantRequest,
   KeySpan,
@@ -22,13 +23,19 @@ export type {
   WatchRequest,
 } from './coordinator/coordinator.ts';
 export { prefixSpan } from './coordinator/coordinator.ts';
-export { type EtcdOptions, etcdCoordinator } from './coordinator/etcd/etcd-coordinator.ts';
+export {
+  type EtcdAuth,
+  type EtcdCredentials,
+  type EtcdOptions,
+  etcdCoordinator,
+} from './coordinator/etcd/etcd-coordinator.ts';
 export {
   LockkeeperError,
   type LockkeeperErrorCode,
   type LockkeeperErrorOptions,
   type LossCause,
 } from './errors.ts';
+export type { HealthOptions, KeeperHealth, SessionHealth } from './health.ts';
 export { type CloseOptions, connect, type Keeper } from './keeper.ts';
 export type { Contender } from './lock/acquisition.ts';
 export type { Hold, HoldStanding, ReleaseAnswer } from './lock/hold.ts';

@@ -1,7 +1,8 @@
 import type { Coordinator } from './coordinator/coordinator.ts';
 import { HistoryWatch } from './coordinator/history-watch.ts';
 import { LockkeeperError } from './errors.ts';
-import type { Acquisition } from './lock/acquisition.ts';
+import { type HealthOptions, type KeeperHealth, readHealth } from './health.ts';
+import { BackOff } from './lock/back-off.ts';
 import type { Hold } from './lock/hold.ts';
 import { KeyLayout } from './lock/key-layout.ts';
 import { Lock } from './lock/lock.ts';
@@ -12,7 +13,7 @@ import { type ConnectOptions, type ResolvedOptions, resolveOptions } from './opt
 import { readLineage } from './session/lineage.ts';
 import { Session } from './session/session.ts';
 import { unlessAborted, within } from './signals.ts';
-import { duration } from './validation.ts';
+import { checkObject, duration } from './validation.ts';
 
 export interface CloseOptions {
   /**
@@ -21,6 +22,9 @@ export interface CloseOptions {
    */
   readonly drainTimeoutMs?: number | undefined;
 }
+
+/** How long an acquire goes on trying to open a session while etcd cannot be reached. */
+const OPENING_TIMEOUT_MS = 5_000;
 
 /** How long `close()` waits for etcd to confirm releases before it revokes the lease, which frees the rest. */
 const ENDINGS_TIMEOUT_MS = 5_000;
@@ -50,9 +54,10 @@ export class Keeper implements AsyncDisposable {
       layout,
       surroundings: new Surroundings(),
       holds: new Set<Hold>(),
-      waits: new Set<Acquisition>(),
+      waits: new Set(),
       ownership: new OwnershipWatch(options.coordinator, options.logger),
       closing: this.#closing.signal,
+      trouble: undefined,
       session: (signal) => this.#standingSession(signal),
       inBackground: (work) => this.#inBackground(work),
     };
@@ -84,11 +89,29 @@ export class Keeper implements AsyncDisposable {
   }
 
   /**
+   * How this keeper is doing, for a health endpoint or a log. Asks etcd for its version, once, and answers
+   * within `timeoutMs` whatever comes of it: what is not known by then is left out, and a warning says so.
+   * That a member answered does not prove that writes work; only an acquire does.
+   * @throws {@link LockkeeperError} `invalid-option`; nothing else.
+   */
+  async health(options: HealthOptions = {}): Promise<KeeperHealth> {
+    const { coordinator } = this.#options;
+    return readHealth(options, coordinator, () => ({
+      session: this.#session,
+      holds: this.#host.holds.size,
+      waits: this.#host.waits.size,
+      unconfirmedReleases: this.#background.size,
+    }));
+  }
+
+  /**
    * Takes on no new work, lets waits fail with `closed`, asks running `using` callbacks to stop and waits
    * for them, releases every hold, revokes the lease and closes the coordinator. Nothing that keeps the
-   * process alive is left. Idempotent; never rejects.
+   * process alive is left. Idempotent. Do not await it inside a `using` callback: it waits for that to end.
+   * @throws {@link LockkeeperError} `invalid-option`; nothing else.
    */
-  close(options: CloseOptions = {}): Promise<void> {
+  async close(options: CloseOptions = {}): Promise<void> {
+    checkObject('options', options);
     const drainTimeoutMs = duration('drainTimeoutMs', options.drainTimeoutMs ?? 5_000, { min: 0 });
     this.#closed ??= this.#close(drainTimeoutMs);
     return this.#closed;
@@ -106,6 +129,7 @@ export class Keeper implements AsyncDisposable {
     for (const hold of holds) hold.requestStop(reason);
     await within(clock, drainTimeoutMs, surroundings.drained());
     await within(clock, ENDINGS_TIMEOUT_MS, Promise.all([...holds].map((hold) => hold.release())));
+    await this.#opening?.catch(() => undefined); // whoever waits for it is told; we only need it to be over
     await within(clock, ENDINGS_TIMEOUT_MS, Promise.all(this.#background));
     await Promise.all([this.#session, ...this.#retired].map((session) => session?.close()));
     await coordinator.close();
@@ -123,11 +147,38 @@ export class Keeper implements AsyncDisposable {
     return this.#session;
   }
 
+  /** Tries for as long as an etcd that restarts, or elects a leader, may take. */
   async #open(): Promise<void> {
+    const { clock } = this.#options;
+    const backOff = new BackOff(clock);
+    const until = clock.now() + OPENING_TIMEOUT_MS;
+    for (;;) {
+      try {
+        this.#session = await this.#openOnce();
+        this.#host.trouble = undefined;
+        return;
+      } catch (error) {
+        if (!(error instanceof LockkeeperError && error.code === 'unreachable')) throw error;
+        this.#host.trouble = error;
+        if (clock.now() >= until) throw error;
+      }
+      await backOff.wait(this.#closing.signal);
+    }
+  }
+
+  async #openOnce(): Promise<Session> {
     const { coordinator, ttlMs, marginMs, logger } = this.#options;
     const lineage = await this.lineage();
-    this.#session = await Session.open(
-      { coordinator, ttlMs, marginMs, lineage, lineageKey: this.#host.layout.lineage, logger },
+    return Session.open(
+      {
+        coordinator,
+        ttlMs,
+        marginMs,
+        lineage,
+        lineageKey: this.#host.layout.lineage,
+        logger,
+        inBackground: this.#host.inBackground,
+      },
       { signal: this.#closing.signal },
     );
   }

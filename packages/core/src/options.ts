@@ -1,11 +1,14 @@
 import { hostname } from 'node:os';
 import type { Clock } from './clock.ts';
-import { systemClock } from './clock.ts';
 import type { Coordinator } from './coordinator/coordinator.ts';
 import { type EtcdOptions, etcdCoordinator } from './coordinator/etcd/etcd-coordinator.ts';
-import { duration, invalidOption, optionalDuration } from './validation.ts';
+import { checkMethods, checkObject, duration, invalidOption, optionalDuration } from './validation.ts';
 
-/** What the SDK logs to: the shape of a pino logger. */
+/**
+ * What the SDK logs to: the shape of a pino logger, fields first. Trouble and its cause are `warn`, what only
+ * matters to whoever looks closely is `debug`, `error` is for what an operator must act on. The `err` of the
+ * fields is an Error.
+ */
 export interface Logger {
   debug(fields: object, message: string): void;
   info(fields: object, message: string): void;
@@ -52,8 +55,7 @@ const silence = (): void => {};
 const silentLogger: Logger = { debug: silence, info: silence, warn: silence, error: silence };
 
 export function resolveOptions(options: ConnectOptions): ResolvedOptions {
-  if (typeof options !== 'object' || options === null)
-    throw invalidOption('options', options, 'expected an object');
+  checkObject('options', options);
   const ttlMs = duration('ttlMs', options.ttlMs ?? 15_000, { min: 1_000, max: 9e12 });
   const marginMs = optionalDuration('marginMs', options.marginMs, { min: 0, max: 9e12 });
   if (marginMs !== undefined && marginMs >= ttlMs / 2) {
@@ -62,14 +64,45 @@ export function resolveOptions(options: ConnectOptions): ResolvedOptions {
   const namespace = options.namespace ?? 'lockkeeper';
   const identity = options.identity ?? `${hostname()}:${process.pid}`;
   if (typeof identity !== 'string') throw invalidOption('identity', identity, 'expected a string');
-  const coordinator = options.coordinator ?? etcdCoordinator(options as EtcdOptions);
+  const coordinator =
+    options.coordinator === undefined
+      ? etcdCoordinator(options as EtcdOptions)
+      : checkCoordinator(options.coordinator);
   return {
     coordinator,
-    clock: coordinator.clock ?? systemClock,
+    clock: coordinator.clock,
     namespace,
     ttlMs,
     marginMs,
     identity,
-    logger: options.logger ?? silentLogger,
+    logger: options.logger === undefined ? silentLogger : harmless(options.logger),
   };
+}
+
+/**
+ * Calls the logger so that it cannot hurt: an exception that it throws in the middle of a loss must neither
+ * hide the loss nor end the process. It shows as a process warning instead.
+ */
+function harmless(logger: Logger): Logger {
+  checkMethods('logger', logger, ['debug', 'info', 'warn', 'error']);
+  const at =
+    (level: keyof Logger) =>
+    (fields: object, message: string): void => {
+      try {
+        logger[level](fields, message);
+      } catch (error) {
+        process.emitWarning(`the logger threw at "${message}": ${String(error)}`, 'LockkeeperWarning');
+      }
+    };
+  return { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error') };
+}
+
+/** Everything of a coordinator that is called. */
+const COORDINATOR = ['describe', 'endpoints', 'grant', 'renew', 'revoke', 'txn', 'range', 'watch', 'close'];
+const CLOCK = ['now', 'wallTime', 'setTimer'];
+
+function checkCoordinator(coordinator: Coordinator): Coordinator {
+  checkMethods('coordinator', coordinator, COORDINATOR);
+  checkMethods('coordinator.clock', coordinator.clock, CLOCK);
+  return coordinator;
 }

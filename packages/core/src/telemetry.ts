@@ -1,10 +1,14 @@
 import { channel } from 'node:diagnostics_channel';
 import type { FencingToken } from '@lockkeeper/fencing';
-import type { LossCause } from './errors.ts';
+import type { LockkeeperError, LossCause } from './errors.ts';
 
 /**
  * What is published on `node:diagnostics_channel`, by channel. `session` is the lease id in hex, as
  * `etcdctl` prints it; times are milliseconds. Publishing costs nothing while nobody subscribes.
+ *
+ * A subscriber is called at once, in the middle of things, and should be quick. One that throws changes
+ * nothing for the lock: Node raises its error as an uncaught exception in a later turn, which ends the process
+ * unless it listens for those.
  *
  * ```ts
  * import { subscribe } from 'node:diagnostics_channel';
@@ -51,8 +55,15 @@ export interface TelemetryEvents {
     readonly token: FencingToken;
     readonly waitedMs: number;
   };
-  /** An acquire ended without a grant: aborted, timed out, failed, or busy. */
-  'lockkeeper:lock:gave-up': { readonly name: string; readonly acquisition: string; readonly error: unknown };
+  /**
+   * An acquire ended without a grant: aborted, timed out, failed, or busy, which has no `error`. Before it
+   * got as far as etcd's queue it has no `acquisition` either.
+   */
+  'lockkeeper:lock:gave-up': {
+    readonly name: string;
+    readonly acquisition: string | undefined;
+    readonly error: unknown;
+  };
   'lockkeeper:lock:lost': {
     readonly name: string;
     readonly token: FencingToken;
@@ -68,6 +79,11 @@ export interface TelemetryEvents {
   };
   /** A renewal timer fired this much late: the event loop, the process or the machine stood still. */
   'lockkeeper:process:stalled': { readonly session: string; readonly stalledMs: number };
+  /**
+   * Certificate files could not be used when they were read again for a new connection; what was read before
+   * is still in force. `error` names the file.
+   */
+  'lockkeeper:credentials:unusable': { readonly error: LockkeeperError };
   /** etcd answered with an older revision than it had answered before. */
   'lockkeeper:history:regressed': { readonly seen: bigint; readonly found: bigint };
 }

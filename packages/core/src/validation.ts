@@ -20,6 +20,19 @@ export function optionalDuration(
   return value === undefined ? undefined : duration(field, value, bounds);
 }
 
+/** Options come as an object; `null`, a string or a function is a mistake, not an empty bag. */
+export function checkObject(field: string, value: unknown): void {
+  if (typeof value !== 'object' || value === null) throw invalidOption(field, value, 'expected an object');
+}
+
+/** An object of another party's making, known by its methods. */
+export function checkMethods(field: string, value: unknown, methods: readonly string[]): void {
+  const given = Object(value) as Record<string, unknown>;
+  const missing = methods.filter((method) => typeof given[method] !== 'function');
+  if (missing.length > 0)
+    throw invalidOption(field, value, `it lacks ${missing.map((name) => `${name}()`).join(', ')}`);
+}
+
 export function optionalSignal(field: string, value: unknown): AbortSignal | undefined {
   if (value === undefined || value instanceof AbortSignal) return value;
   throw invalidOption(field, value, 'expected an AbortSignal');

@@ -16,6 +16,9 @@ export interface Coordinator extends AsyncDisposable {
   /** What stands behind the port, with its version: `etcd 3.5.30`, `memory`. */
   describe(options?: CallOptions): Promise<string>;
 
+  /** What is known of the members behind the port. Asks nobody. */
+  endpoints(): readonly EndpointHealth[];
+
   /**
    * Creates a lease under an id that the caller drew at random, so that a grant whose reply was lost can
    * be revoked by name. The server may grant a longer TTL than asked; the granted one counts.
@@ -44,6 +47,15 @@ export interface Coordinator extends AsyncDisposable {
 
   /** Ends everything: pending calls reject with `closed`, no timer, stream or socket is left. Idempotent. */
   close(): Promise<void>;
+}
+
+export interface EndpointHealth {
+  /** `http://127.0.0.1:2379`, `memory`. */
+  readonly name: string;
+  /** Whether a connection stands. One that nobody has needed yet does not; a broken one may not show at once. */
+  readonly connected: boolean;
+  /** Whether it is the one that calls go to at present. */
+  readonly current: boolean;
 }
 
 export interface CallOptions {

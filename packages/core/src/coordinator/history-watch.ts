@@ -35,6 +35,7 @@ export class HistoryWatch implements Coordinator {
     return this.#inner.clock;
   }
 
+  readonly endpoints: Coordinator['endpoints'] = () => this.#inner.endpoints();
   readonly describe: Coordinator['describe'] = (options) => this.#inner.describe(options);
   readonly renew: Coordinator['renew'] = (lease, options) => this.#inner.renew(lease, options);
   readonly revoke: Coordinator['revoke'] = (lease, options) => this.#inner.revoke(lease, options);

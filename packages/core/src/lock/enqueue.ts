@@ -100,9 +100,9 @@ async function sendCopy(
   coordinator: Coordinator,
   acquisition: Acquisition,
   txn: Txn,
-  call: CallOptions,
+  call: CallOptions & { readonly signal: AbortSignal },
 ): Promise<TxnReply | 'unreachable'> {
-  call.signal?.throwIfAborted();
+  call.signal.throwIfAborted();
   acquisition.unanswered += 1;
   acquisition.mayExist = true;
   try {
@@ -110,6 +110,8 @@ async function sendCopy(
     acquisition.unanswered -= 1;
     return reply;
   } catch (error) {
+    // The reason of an abort says nothing about the copy, even if it looks like an answer of etcd.
+    call.signal.throwIfAborted();
     if (!(error instanceof LockkeeperError)) throw error;
     if (error.outcome === 'rejected' && error.code !== 'closed') {
       acquisition.unanswered -= 1;

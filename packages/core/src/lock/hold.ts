@@ -191,9 +191,10 @@ export class Hold implements AsyncDisposable {
   async #release(): Promise<ReleaseAnswer> {
     const sealed = await this.#seal();
     const ending = await within(this.#host.options.clock, RELEASE_TIMEOUT_MS, this.#end());
-    if (ending === undefined) return { outcome: 'unknown', sealed };
+    // Nobody confirmed it, and the key ends with its lease at the latest. The hold was not lost before.
+    if (ending === undefined || ending === 'session-lost') return { outcome: 'unknown', sealed };
     if (ending === 'deleted') return { outcome: 'released', sealed };
-    this.#loss ??= this.#describe(this.#acquisition.session.lossCause ?? 'key-deleted');
+    this.#loss ??= this.#describe('key-deleted');
     return { outcome: 'already-lost', sealed };
   }
 
@@ -218,13 +219,14 @@ export class Hold implements AsyncDisposable {
     this.#told = true;
     this.#loss ??= this.#describe(cause);
     this.#host.ownership.remove(this.#owned);
+    this.#controller.abort(this.#loss);
     publish('lockkeeper:lock:lost', () => ({
       name: this.name,
       token: this.token,
       cause,
       heldMs: this.#heldMs(),
     }));
-    this.#controller.abort(this.#loss);
+    this.#host.options.logger.warn({ lock: this.name, token: this.token, cause }, 'a lock was lost');
   }
 
   /**

@@ -1,7 +1,6 @@
 import type { LockkeeperError } from '../errors.ts';
 import type { ResolvedOptions } from '../options.ts';
 import type { Session } from '../session/session.ts';
-import type { Acquisition } from './acquisition.ts';
 import type { Hold } from './hold.ts';
 import type { KeyLayout } from './key-layout.ts';
 import type { OwnershipWatch } from './ownership-watch.ts';
@@ -14,8 +13,8 @@ export interface LockHost {
   readonly surroundings: Surroundings;
   /** Everything granted and not yet released. */
   readonly holds: Set<Hold>;
-  /** Everything that is queued or being granted. */
-  readonly waits: Set<Acquisition>;
+  /** Every acquire that has not been answered yet. */
+  readonly waits: Set<object>;
   readonly ownership: OwnershipWatch;
   /** Aborts when the keeper closes. */
   readonly closing: AbortSignal;

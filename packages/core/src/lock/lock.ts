@@ -1,10 +1,11 @@
 import type { Claimable } from '@lockkeeper/fencing';
 import type { Clock, Timer } from '../clock.ts';
+import { DEFAULT_CALL_TIMEOUT_MS } from '../coordinator/coordinator.ts';
 import { LockkeeperError } from '../errors.ts';
 import type { Session } from '../session/session.ts';
 import { AbortScope } from '../signals.ts';
 import { publish } from '../telemetry.ts';
-import { duration, invalidOption, optionalDuration, optionalSignal } from '../validation.ts';
+import { checkObject, duration, invalidOption, optionalDuration, optionalSignal } from '../validation.ts';
 import { Acquisition, type Contender, readContender } from './acquisition.ts';
 import { BackOff } from './back-off.ts';
 import { claimAll } from './claims.ts';
@@ -83,11 +84,12 @@ export class Lock {
   }
 
   /**
-   * Takes the lock if nobody holds it or queues for it, in one round trip; never waits in line.
+   * Takes the lock if nobody holds it or queues for it, in one round trip; never waits in line. While etcd
+   * cannot be reached it goes on trying for 5 s.
    * @throws {@link LockkeeperError} as `acquire` does, or `signal.reason`.
    */
   async tryAcquire(options: TryAcquireOptions = {}): Promise<TryAcquired> {
-    return this.#attempt('try', resolveAttempt({ ...options, waitTimeoutMs: undefined }));
+    return this.#attempt('try', { ...resolveAttempt(options), waitTimeoutMs: 0 });
   }
 
   /**
@@ -106,16 +108,35 @@ export class Lock {
   }
 
   async #attempt(mode: EnqueueMode, attempt: Attempt): Promise<TryAcquired> {
-    const { clock, coordinator } = this.#host.options;
-    const begunAt = clock.now();
     using scope = new AbortScope().follow(this.#host.closing).follow(attempt.signal);
-    let trouble = () => this.#host.trouble;
-    const wait = new WaitLimit(this.name, attempt.waitTimeoutMs, clock, scope, () => trouble());
-    const session = await this.#session(scope.signal);
+    const wait = new WaitLimit(this.name, attempt.waitTimeoutMs, this.#host, scope);
+    this.#host.waits.add(wait);
+    try {
+      for (let first = true; ; first = false) {
+        const outcome = await this.#attemptOnce(mode, attempt, scope, wait, first);
+        if (outcome !== undefined) return outcome;
+      }
+    } finally {
+      this.#host.waits.delete(wait);
+    }
+  }
+
+  /**
+   * One attempt on one session. `undefined`, only if it `mayStartOver`: the session had died unnoticed and
+   * nothing was queued on it, so that starting over on a new one loses no place.
+   */
+  async #attemptOnce(
+    mode: EnqueueMode,
+    attempt: Attempt,
+    overall: AbortScope,
+    wait: WaitLimit,
+    mayStartOver: boolean,
+  ): Promise<TryAcquired | undefined> {
+    const { coordinator } = this.#host.options;
+    const session = await this.#session(overall.signal);
     const acquisition = new Acquisition(this.name, session, this.#host.layout, this.#host.options);
-    trouble = () => acquisition.trouble;
-    scope.follow(acquisition.scope.signal);
-    this.#host.waits.add(acquisition);
+    wait.trouble = () => acquisition.trouble;
+    using scope = new AbortScope().follow(overall.signal).follow(acquisition.scope.signal);
     let token: bigint | undefined;
     let hold: Hold | undefined;
     try {
@@ -132,25 +153,31 @@ export class Lock {
       }
       wait.lift();
       hold = new Hold(acquisition, token, this.#host, attempt);
-      await claimAll(clock, attempt.claims, hold.token, attempt.claimTimeoutMs, scope.signal);
-      await freshen(clock, session, scope.signal);
-      // Its key may have been deleted while the guards were asked.
-      if (hold.loss !== undefined) throw acquisition.lostWhileWaiting(hold.loss.lossCause ?? 'key-deleted');
-      const granted = hold;
-      publish('lockkeeper:lock:granted', () => ({
-        name: this.name,
-        token: granted.token,
-        waitedMs: clock.now() - begunAt,
-      }));
+      await this.#complete(hold, acquisition, attempt, scope.signal);
+      this.#tellGranted(hold, wait.waitedMs());
       return { hold };
     } catch (error) {
-      this.#tellGaveUp(acquisition.id, error);
       if (hold === undefined) this.#giveUp(acquisition, token);
       else hold.abandon();
+      const untouched = token === undefined && isLeaseGone(acquisition) && !overall.signal.aborted;
+      if (untouched && mayStartOver) return undefined;
+      this.#tellGaveUp(acquisition.id, error);
       throw error;
-    } finally {
-      this.#host.waits.delete(acquisition);
     }
+  }
+
+  /** What a grant still needs before the caller gets to see it. */
+  async #complete(
+    hold: Hold,
+    acquisition: Acquisition,
+    attempt: Attempt,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { clock } = this.#host.options;
+    await claimAll(clock, attempt.claims, hold.token, attempt.claimTimeoutMs, signal);
+    await freshen(clock, acquisition.session, signal);
+    // Its key may have been deleted while the guards were asked.
+    if (hold.loss !== undefined) throw acquisition.lostWhileWaiting(hold.loss.lossCause ?? 'key-deleted');
   }
 
   async #session(signal: AbortSignal): Promise<Session> {
@@ -163,6 +190,10 @@ export class Lock {
     }
   }
 
+  #tellGranted({ token }: Hold, waitedMs: number): void {
+    publish('lockkeeper:lock:granted', () => ({ name: this.name, token, waitedMs }));
+  }
+
   #tellGaveUp(acquisition: string | undefined, error: unknown): void {
     publish('lockkeeper:lock:gave-up', () => ({ name: this.name, acquisition, error }));
   }
@@ -173,6 +204,12 @@ export class Lock {
       this.#host.inBackground(endAcquisition(coordinator, acquisition, token, logger));
     else acquisition.settle();
   }
+}
+
+/** Whether an acquisition failed for nothing but a lease that etcd no longer knew when it was asked. */
+function isLeaseGone({ session, unanswered }: Acquisition): boolean {
+  const { lossCause } = session;
+  return unanswered === 0 && (lossCause === 'revoked' || lossCause === 'expired');
 }
 
 /**
@@ -189,24 +226,29 @@ async function freshen(clock: Clock, session: Session, signal: AbortSignal): Pro
   }
 }
 
-/** The limit on queueing. Until we are queued, running into it means that etcd did not answer. */
+/**
+ * The limit on getting in line and on waiting there. Until we are in line, running into it means that etcd did
+ * not answer; who asks not to wait is told so after a call's time.
+ */
 class WaitLimit {
+  /** Why etcd could not be reached at the last try. */
+  trouble: () => LockkeeperError | undefined;
+  readonly #clock: Clock;
+  readonly #begunAt: number;
   readonly #timer: Timer | undefined;
   #behind: string | undefined;
   #queued = false;
 
-  constructor(
-    name: string,
-    limitMs: number | undefined,
-    clock: Clock,
-    scope: AbortScope,
-    trouble: () => LockkeeperError | undefined,
-  ) {
-    if (limitMs === undefined || limitMs === 0) return;
-    this.#timer = scope.limit(clock, limitMs, () =>
+  constructor(name: string, waitTimeoutMs: number | undefined, host: LockHost, scope: AbortScope) {
+    this.trouble = () => host.trouble;
+    this.#clock = host.options.clock;
+    this.#begunAt = this.#clock.now();
+    if (waitTimeoutMs === undefined) return;
+    const limitMs = waitTimeoutMs === 0 ? DEFAULT_CALL_TIMEOUT_MS : waitTimeoutMs;
+    this.#timer = scope.limit(this.#clock, limitMs, () =>
       this.#queued
         ? waitTimeout(name, limitMs, this.#behind === undefined ? 'queued' : `queued behind ${this.#behind}`)
-        : notReached(name, limitMs, trouble()),
+        : notReached(name, limitMs, this.trouble()),
     );
   }
 
@@ -220,8 +262,13 @@ class WaitLimit {
     }));
   }
 
+  /** Granted: from now on nothing here ends it. */
   lift(): void {
     this.#timer?.cancel();
+  }
+
+  waitedMs(): number {
+    return this.#clock.now() - this.#begunAt;
   }
 }
 
@@ -229,7 +276,7 @@ function notReached(name: string, limitMs: number, cause: LockkeeperError | unde
   const why = cause === undefined ? '' : `: ${cause.message}`;
   return new LockkeeperError(
     'unreachable',
-    `lock "${name}": etcd did not answer within waitTimeoutMs ${limitMs}${why}`,
+    `lock "${name}": etcd did not answer within ${limitMs} ms${why}`,
     { cause },
   );
 }
@@ -247,8 +294,7 @@ interface Attempt extends HoldOptions {
 }
 
 function resolveAttempt(options: AcquireOptions): Attempt {
-  if (typeof options !== 'object' || options === null)
-    throw invalidOption('options', options, 'expected an object');
+  checkObject('options', options);
   const { sealOnRelease = true, claims = [] } = options;
   if (typeof sealOnRelease !== 'boolean')
     throw invalidOption('sealOnRelease', sealOnRelease, 'expected a boolean');

@@ -97,8 +97,11 @@ async function decide(
         { signal },
       );
       const [own, other] = kvs;
-      if (own?.key !== acquisition.key || own.createRevision !== token)
-        throw acquisition.lostWhileWaiting('key-deleted');
+      if (own?.key !== acquisition.key || own.createRevision !== token) {
+        // It may have gone with the lease; a renewal tells.
+        await acquisition.session.renewNow();
+        throw acquisition.lostWhileWaiting(acquisition.session.lossCause ?? 'key-deleted');
+      }
       if (own.modRevision !== token) throw acquisition.lostWhileWaiting('foreign-write');
       return other === undefined ? { turn: 'ours' } : { turn: 'not-yet', behind: other.key, revision };
     } catch (error) {

@@ -128,7 +128,9 @@ function confirmed(
 ): LeaseStep {
   // Before the deadline the lease cannot have run out at the server: somebody ended it.
   if (event.ttlMs <= 0) return lost(state, 'revoked', event.now);
-  if (state.doubt?.of === 'clock' && event.sentAt < state.doubt.since) return { state, change: doubted };
+  // Sent before the clock came into doubt, which may be only now.
+  const before = doubted !== undefined || (state.doubt?.of === 'clock' && event.sentAt < state.doubt.since);
+  if (before) return { state, change: doubted };
   const deadline = event.sentAt + event.ttlMs - marginFor(event.ttlMs, marginMs);
   const renewed: LeaseState = {
     phase: 'live',

@@ -22,6 +22,8 @@ export interface SessionOptions {
   readonly lineage: string;
   readonly lineageKey: string;
   readonly logger: Logger;
+  /** Takes over work that goes on after the session could not be opened, and never rejects. */
+  readonly inBackground: (work: Promise<unknown>) => void;
 }
 
 /** What depends on a session: a hold, a wait, an ending that is not confirmed yet. */
@@ -59,6 +61,7 @@ export class Session {
   #deadlineTimer: Timer | undefined;
   #renewTimer: Timer | undefined;
   #renewAt = 0;
+  #lagMs = 0;
   #renewing: Promise<void> | undefined;
   #failures = 0;
   #probedAt = 0;
@@ -70,7 +73,10 @@ export class Session {
    * Grants a lease under an id drawn here, so that one whose reply was lost can be revoked by name.
    * @throws LockkeeperError as the coordinator reports it, or the signal's reason.
    */
-  static async open(options: SessionOptions, call: CallOptions): Promise<Session> {
+  static async open(
+    options: SessionOptions,
+    call: CallOptions & { readonly signal: AbortSignal },
+  ): Promise<Session> {
     const { coordinator, ttlMs, marginMs } = options;
     const lease = randomLeaseId();
     const sentAt = coordinator.clock.now();
@@ -79,16 +85,10 @@ export class Session {
       const granted = await coordinator.grant({ lease, ttlMs }, call);
       return new Session(options, lease, grantedLease(sentAt, wallAtSend, granted.ttlMs, marginMs));
     } catch (error) {
-      const certainlyNotGranted = error instanceof LockkeeperError && error.outcome === 'rejected';
-      if (!certainlyNotGranted) {
-        // Nobody renews it, so it ends by itself after its TTL; revoking only makes that sooner.
-        coordinator.revoke(lease).catch((cause) => {
-          options.logger.debug(
-            { session: lease.toString(16), err: cause },
-            'an unconfirmed lease is left to expire',
-          );
-        });
-      }
+      // The reason of an abort says nothing about the grant.
+      const refused =
+        !call.signal.aborted && error instanceof LockkeeperError && error.outcome === 'rejected';
+      if (!refused) options.inBackground(abandonLease(options, lease));
       throw error;
     }
   }
@@ -163,6 +163,12 @@ export class Session {
     return this.#clock.now() - this.#state.confirmedAt;
   }
 
+  /** How late the last renewal was sent, or how late the one that is due is by now; in milliseconds. */
+  get renewalLagMs(): number {
+    if (this.#renewing !== undefined || this.isLost()) return this.#lagMs;
+    return Math.max(this.#lagMs, this.#clock.now() - this.#renewAt);
+  }
+
   /** One sentence on how the session ended, for error messages. */
   describeLoss(): string {
     const state = this.#look();
@@ -225,8 +231,10 @@ export class Session {
   async #renew(): Promise<void> {
     const sentAt = this.#clock.now();
     const lagMs = Math.max(0, sentAt - this.#renewAt);
+    this.#lagMs = lagMs;
     try {
-      const { ttlMs } = await this.#coordinator.renew(this.lease, { timeoutMs: this.ttlMs / 6 });
+      // A sixth for a member that does not answer leaves another sixth for the next one.
+      const { ttlMs } = await this.#coordinator.renew(this.lease, { timeoutMs: this.ttlMs / 3 });
       this.#failures = 0;
       this.#renewAt = sentAt + this.#renewalInterval();
       this.#step({ type: 'confirmed', sentAt, ttlMs, ...this.#moment() });
@@ -241,8 +249,8 @@ export class Session {
       this.#failures += 1;
       const backOff = Math.min(FIRST_RETRY_MS * 2 ** (this.#failures - 1), this.ttlMs / 6);
       this.#renewAt = this.#clock.now() + backOff * (0.75 + this.#clock.random() / 4);
-      this.#logger.warn({ session: this.id, err: error }, 'a lease renewal failed');
       this.#step({ type: 'renewal-failed', sentAt, refused: isRefusal(error), ...this.#moment() });
+      this.#logger.warn({ session: this.id, err: error }, 'a lease renewal failed');
       publish('lockkeeper:session:renewal-failed', () => {
         return { session: this.id, error, remainingMs: this.remainingMs() };
       });
@@ -290,22 +298,23 @@ export class Session {
     return state;
   }
 
+  /** Acts first and logs last, so that no logger can come between a loss and those who must know. */
   #onChange(change: LeaseChange, state: LeaseState): void {
-    this.#logger.info({ session: this.id, ...state }, `session ${change}`);
-    if (state.phase === 'lost') {
-      this.#onLost(state.cause);
-      return;
+    const isTrouble = state.phase === 'lost' ? state.cause !== 'closed' : state.doubt !== undefined;
+    if (state.phase === 'lost') this.#onLost(state.cause);
+    else this.#onDoubt(state);
+    this.#logger[isTrouble ? 'warn' : 'info']({ session: this.id, ...state }, `session ${change}`);
+  }
+
+  #onDoubt({ doubt, deadline }: Extract<LeaseState, { phase: 'live' }>): void {
+    const remainingMs = Math.max(0, deadline - this.#clock.now());
+    if (doubt?.of === 'clock') {
+      this.#renewAt = this.#clock.now();
+      this.#armTimers();
     }
-    const remainingMs = Math.max(0, state.deadline - this.#clock.now());
-    const { doubt } = state;
-    if (doubt === undefined) {
+    if (doubt === undefined)
       publish('lockkeeper:session:recovered', () => ({ session: this.id, remainingMs }));
-      return;
-    }
-    publish('lockkeeper:session:suspect', () => ({ session: this.id, doubt: doubt.of, remainingMs }));
-    if (doubt.of === 'renewal') return;
-    this.#renewAt = this.#clock.now();
-    this.#armTimers();
+    else publish('lockkeeper:session:suspect', () => ({ session: this.id, doubt: doubt.of, remainingMs }));
   }
 
   #onLost(cause: LossCause): void {
@@ -363,6 +372,15 @@ export class Session {
   #disarmTimers(): void {
     this.#deadlineTimer?.cancel();
     this.#renewTimer?.cancel();
+  }
+}
+
+/** Nobody renews it, so it ends by itself after its TTL; revoking only makes that sooner. */
+async function abandonLease({ coordinator, logger }: SessionOptions, lease: bigint): Promise<void> {
+  try {
+    await coordinator.revoke(lease);
+  } catch (error) {
+    logger.debug({ session: lease.toString(16), err: error }, 'an unconfirmed lease is left to expire');
   }
 }
 

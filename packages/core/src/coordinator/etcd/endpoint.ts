@@ -9,6 +9,7 @@ import {
 import { noop } from 'cockatiel';
 import { Etcd3 } from 'etcd3';
 import type { Clock } from '../../clock.ts';
+import type { ConnectionSecurity } from './credentials.ts';
 import { type Failure, failureOf } from './failure.ts';
 import type { Address } from './options.ts';
 import type { Bounds, PendingCalls } from './pending-calls.ts';
@@ -20,8 +21,15 @@ const MAX_RECEIVE_BYTES = 2 ** 31 - 1;
 export interface EndpointOptions {
   readonly clock: Clock;
   readonly pending: PendingCalls;
-  readonly credentials: ChannelCredentials;
+  readonly security: ConnectionSecurity;
   readonly keepaliveMs: number;
+}
+
+interface Open {
+  readonly channel: ChannelInterface;
+  readonly client: Etcd3;
+  /** What its connections are made with. */
+  readonly credentials: ChannelCredentials;
 }
 
 export type Send<T> = (client: Etcd3, options: CallOptions) => Promise<T>;
@@ -39,7 +47,7 @@ export class Endpoint {
   readonly name: string;
   readonly #authority: string;
   readonly #options: EndpointOptions;
-  #open: { readonly channel: ChannelInterface; readonly client: Etcd3 } | undefined;
+  #open: Open | undefined;
   #closed = false;
 
   constructor(address: Address, options: EndpointOptions) {
@@ -57,7 +65,7 @@ export class Endpoint {
    * never gets there.
    */
   get connected(): boolean {
-    return this.#state() === connectivityState.READY;
+    return this.#open !== undefined && stateOf(this.#open) === connectivityState.READY;
   }
 
   /** One try of one RPC. Rejects only for an abort of the caller or the end of the coordinator. */
@@ -69,18 +77,24 @@ export class Endpoint {
     return { ok: false, failure: failureOf(`${what} on ${this.name}`, rpc, settled, bounds.limitMs) };
   }
 
-  /** Connects if need be. A failure here has sent nothing that could change anything. */
+  /** Connects if need be, with the certificates of now. A failure here has sent nothing that could change anything. */
   async connect(bounds: Bounds): Promise<Failure | undefined> {
     if (this.connected) return undefined;
-    // A channel that failed answers for itself, up to a second long, from what it knows. Only a new one asks.
-    if (this.#state() === connectivityState.TRANSIENT_FAILURE) this.#drop();
-    const greeting = await this.attempt('connecting', bounds, {}, ({ maintenance }, options) =>
+    const { clock, pending, security } = this.#options;
+    const until = clock.now() + bounds.limitMs;
+    // A file system that hangs leaves time to go on with what is known.
+    await pending.wait(undefined, { ...bounds, limitMs: bounds.limitMs / 2 }, () => security.refresh());
+    this.#dropOutdated();
+    const left = { ...bounds, limitMs: Math.max(0, until - clock.now()) };
+    const greeting = await this.attempt('connecting', left, {}, ({ maintenance }, options) =>
       maintenance.status(options),
     );
     // A refusal is an answer too: rights to ask for the status are not needed to be served.
     if (greeting.ok || greeting.failure.kind === 'refused' || greeting.failure.kind === 'stale-login')
       return undefined;
-    return { ...greeting.failure, kind: 'unsent' };
+    const { text } = greeting.failure;
+    const hint = security.problem === undefined ? text : `${text} (${security.problem.message})`;
+    return { ...greeting.failure, kind: 'unsent', text: hint };
   }
 
   close(): void {
@@ -88,9 +102,16 @@ export class Endpoint {
     this.#drop();
   }
 
-  #state(): connectivityState {
-    if (this.#closed) return connectivityState.SHUTDOWN;
-    return this.#opened().channel.getConnectivityState(false);
+  /**
+   * A channel that failed answers for itself, up to a second long, from what it knows; and a channel keeps
+   * the certificates that it was made with. Only a new one asks, and takes new ones.
+   */
+  #dropOutdated(): void {
+    if (this.#open === undefined) return;
+    const state = stateOf(this.#open);
+    const rotated = this.#open.credentials !== this.#options.security.current;
+    if (state === connectivityState.TRANSIENT_FAILURE || (rotated && state === connectivityState.IDLE))
+      this.#drop();
   }
 
   #drop(): void {
@@ -99,19 +120,24 @@ export class Endpoint {
     this.#open = undefined;
   }
 
-  #opened(): { readonly channel: ChannelInterface; readonly client: Etcd3 } {
+  #opened(): Open {
     if (this.#open !== undefined) return this.#open;
     if (this.#closed) throw new Error(`${this.name} was closed`);
-    const { credentials, keepaliveMs } = this.#options;
+    const { security, keepaliveMs } = this.#options;
+    const credentials = security.current;
     const channel = new Channel(this.#authority, credentials, channelOptions(keepaliveMs));
     const client = new Etcd3({
       hosts: this.#authority,
       faultHandling: { global: noop, host: () => noop },
       grpcOptions: { channelOverride: keptOpen(channel) },
     });
-    this.#open = { channel, client };
+    this.#open = { channel, client, credentials };
     return this.#open;
   }
+}
+
+function stateOf({ channel }: Open): connectivityState {
+  return channel.getConnectivityState(false);
 }
 
 /** `etcd3` closes a member's channel on every error that it takes for a sign of a dead member; we do not. */

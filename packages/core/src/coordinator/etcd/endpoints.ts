@@ -1,7 +1,7 @@
 import type { Clock } from '../../clock.ts';
 import type { LockkeeperError } from '../../errors.ts';
 import { duration } from '../../validation.ts';
-import type { CallOptions } from '../coordinator.ts';
+import type { CallOptions, EndpointHealth } from '../coordinator.ts';
 import { type Attempt, Endpoint, type Send } from './endpoint.ts';
 import { type Failure, toError } from './failure.ts';
 import { Login, type Token } from './login.ts';
@@ -46,7 +46,7 @@ export class Endpoints {
     this.#all = addresses.map((address) => new Endpoint(address, { ...options, pending }));
     this.#clock = clock;
     this.#pending = pending;
-    this.#login = auth && new Login(auth, callTimeoutMs);
+    this.#login = auth && new Login(auth, clock, callTimeoutMs);
     this.#callTimeoutMs = callTimeoutMs;
     this.#onFailure = onFailure;
   }
@@ -54,6 +54,13 @@ export class Endpoints {
   get current(): Endpoint {
     // biome-ignore lint/style/noNonNullAssertion: the list is not empty and the index is kept within it
     return this.#all[this.#current]!;
+  }
+
+  health(): readonly EndpointHealth[] {
+    const { current } = this;
+    return this.#all.map((endpoint) => {
+      return { name: endpoint.name, connected: endpoint.connected, current: endpoint === current };
+    });
   }
 
   async call<T>(plan: CallPlan, options: CallOptions | undefined, send: Send<T>): Promise<T> {

@@ -3,6 +3,7 @@ import { LockkeeperError } from '../../errors.ts';
 import type {
   CallOptions,
   Coordinator,
+  EndpointHealth,
   GrantReply,
   GrantRequest,
   RangeReply,
@@ -21,7 +22,8 @@ import { ANONYMOUS, describeMember } from './status.ts';
 import { Watchers } from './watchers.ts';
 import { decodeRangeReply, decodeRevision, decodeTxnReply, encodeRange, encodeTxn } from './wire.ts';
 
-export type { EtcdCredentials, EtcdOptions } from './options.ts';
+export type { EtcdCredentials } from './credentials.ts';
+export type { EtcdAuth, EtcdOptions } from './options.ts';
 
 /** A read may be asked of three members within its time. */
 const READ: Omit<CallPlan, 'what'> = { tries: 3 };
@@ -52,12 +54,14 @@ class EtcdCoordinator implements Coordinator {
   readonly #pending: PendingCalls;
   readonly #endpoints: Endpoints;
   readonly #watchers: Watchers;
+  readonly #callTimeoutMs: number;
   /** The highest revision the cluster has shown us. */
   #seen = 0n;
   #closed: Promise<void> | undefined;
 
   constructor(options: ResolvedEtcdOptions) {
     this.clock = options.clock;
+    this.#callTimeoutMs = options.callTimeoutMs;
     this.#pending = new PendingCalls(options.clock);
     this.#endpoints = new Endpoints(options, this.#pending, (endpoint) => this.#watchers.doubt(endpoint));
     this.#watchers = new Watchers({
@@ -79,6 +83,10 @@ class EtcdCoordinator implements Coordinator {
     }
   }
 
+  endpoints(): readonly EndpointHealth[] {
+    return this.#endpoints.health();
+  }
+
   async grant({ lease, ttlMs }: GrantRequest, options?: CallOptions): Promise<GrantReply> {
     const request = { ID: String(lease), TTL: String(Math.ceil(ttlMs / 1_000)) };
     const seenBefore = this.#seen;
@@ -91,8 +99,14 @@ class EtcdCoordinator implements Coordinator {
   }
 
   async renew(lease: bigint, options?: CallOptions): Promise<{ readonly ttlMs: number }> {
-    const reply = await this.#endpoints.call(RENEW, options, (client, rpc) => renewOnce(client, lease, rpc));
-    return { ttlMs: Math.max(0, Number(reply.TTL) * 1_000) };
+    const limitMs = options?.timeoutMs ?? this.#callTimeoutMs;
+    const begun = this.clock.now();
+    const ttlMs = await this.#renewOnce(lease, options);
+    if (ttlMs > 0) return { ttlMs };
+    // A member that came back without its leases says so of one that the others still know: ask another.
+    this.#endpoints.moveOn(this.#endpoints.current);
+    const leftMs = Math.max(0, limitMs - (this.clock.now() - begun));
+    return { ttlMs: await this.#renewOnce(lease, { ...options, timeoutMs: leftMs }) };
   }
 
   async revoke(lease: bigint, options?: CallOptions): Promise<void> {
@@ -131,6 +145,11 @@ class EtcdCoordinator implements Coordinator {
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
+  }
+
+  async #renewOnce(lease: bigint, options: CallOptions | undefined): Promise<number> {
+    const reply = await this.#endpoints.call(RENEW, options, (client, rpc) => renewOnce(client, lease, rpc));
+    return Math.max(0, Number(reply.TTL) * 1_000);
   }
 
   async #close(): Promise<void> {

@@ -66,9 +66,21 @@ describe('credentials', () => {
     [{ hosts: 'a', credentials: { certChain: 'PEM' } }, 'credentials.privateKey is undefined'],
     [{ hosts: 'a', credentials: { privateKey: 'PEM' } }, 'credentials.certChain is undefined'],
     [{ hosts: 'a', credentials: { rootCertificate: 7 } }, 'credentials.rootCertificate is "number"'],
+    [{ hosts: 'a', credentials: 'PEM' }, 'credentials is "PEM"'],
+    [{ hosts: 'a', credentials: { rootCertificateFile: '' } }, 'credentials.rootCertificateFile is ""'],
+    [
+      { hosts: 'a', credentials: { rootCertificateFile: '/nowhere/ca.pem' } },
+      'credentials.rootCertificateFile "/nowhere/ca.pem" cannot be read: ENOENT',
+    ],
+    [
+      { hosts: 'a', credentials: { rootCertificate: 'PEM', rootCertificateFile: '/ca.pem' } },
+      'credentials.rootCertificateFile is "/ca.pem"; expected rootCertificate or its file, not both',
+    ],
+    [{ hosts: 'a', credentials: { certChainFile: '/c.pem' } }, 'credentials.privateKey is undefined'],
+    [{ hosts: 'a', credentials: { rootCertificate: 'half -----BEGIN CERTIFICATE-----\nAA' } }, 'PEM block'],
     [
       { hosts: 'a', credentials: { certChain: 'no PEM', privateKey: 'secret' } },
-      'credentials are not usable',
+      'credentials.certChain is not usable: it holds no PEM certificate',
     ],
   ])('%j are refused', (options, message) => {
     const error = refusal(options);
@@ -81,6 +93,7 @@ describe('credentials', () => {
 test.each([
   [{ auth: { username: '', password: 'x' } }, 'auth.username is ""'],
   [{ auth: { username: 'u', password: 7 } }, 'auth.password is "number"'],
+  [{ auth: 'u:p' }, 'auth is "u:p"'],
   [{ callTimeoutMs: 0 }, 'callTimeoutMs is 0'],
   [{ callTimeoutMs: Number.NaN }, 'callTimeoutMs is NaN'],
   [{ keepaliveMs: 5_000 }, 'keepaliveMs is 5000'],

@@ -1,8 +1,7 @@
-import { type ChannelCredentials, credentials as grpcCredentials } from '@grpc/grpc-js';
 import { type Clock, systemClock } from '../../clock.ts';
-import { LockkeeperError } from '../../errors.ts';
 import { duration, invalidOption } from '../../validation.ts';
 import { DEFAULT_CALL_TIMEOUT_MS } from '../coordinator.ts';
+import { Certificates, type ConnectionSecurity, type EtcdCredentials, PLAIN_TEXT } from './credentials.ts';
 
 /** Where etcd is and how to speak to it. */
 export interface EtcdOptions {
@@ -12,10 +11,10 @@ export interface EtcdOptions {
    * to `https` if `credentials` are given. One scheme for all.
    */
   readonly hosts: string | readonly string[] | undefined;
-  /** For `https`. Without them the system's certificate authorities are trusted. */
+  /** For `https`. Without them the certificate authorities that Node brings along are trusted. */
   readonly credentials?: EtcdCredentials | undefined;
-  /** A user of etcd. The token is renewed when etcd no longer takes it. */
-  readonly auth?: { readonly username: string; readonly password: string } | undefined;
+  /** A user of etcd. */
+  readonly auth?: EtcdAuth | undefined;
   /** Default: the system's. */
   readonly clock?: Clock | undefined;
   /** The limit of calls that name none, in milliseconds. Default 5,000. */
@@ -27,18 +26,24 @@ export interface EtcdOptions {
   readonly keepaliveMs?: number | undefined;
 }
 
-/** PEM. `certChain` and `privateKey` come together. */
-export interface EtcdCredentials {
-  readonly rootCertificate?: string | Uint8Array | undefined;
-  readonly certChain?: string | Uint8Array | undefined;
-  readonly privateKey?: string | Uint8Array | undefined;
+/**
+ * A user of etcd. A login gives a token, which is used until etcd no longer takes it (it forgets tokens that
+ * are idle, at a restart, and when users change); then there is one new login, and the call is sent again.
+ */
+export interface EtcdAuth {
+  readonly username: string;
+  /**
+   * For a password that is rotated, a function: it is called for every login. It has the time that the login
+   * has (`callTimeoutMs`); if it rejects, the calls that need the login fail with `unauthenticated`.
+   */
+  readonly password: string | (() => string | Promise<string>);
 }
 
 /** The options with every default filled in and every value checked. */
 export interface ResolvedEtcdOptions {
   readonly addresses: readonly Address[];
-  readonly credentials: ChannelCredentials;
-  readonly auth: { readonly username: string; readonly password: string } | undefined;
+  readonly security: ConnectionSecurity;
+  readonly auth: EtcdAuth | undefined;
   readonly clock: Clock;
   readonly callTimeoutMs: number;
   readonly keepaliveMs: number;
@@ -57,7 +62,7 @@ const MAX_KEEPALIVE_MS = 2 ** 31 - 1;
 const HOST = /^(?:(https?):\/\/)?(\[[0-9a-f:.]+(?:%[\w.-]+)?\]|[\w.-]+)(?::(\d{1,5}))?\/?$/i;
 
 export function resolveEtcdOptions(options: EtcdOptions): ResolvedEtcdOptions {
-  const credentials = checkCredentials(options.credentials);
+  const { credentials } = options;
   const addresses = parseHosts(options.hosts, credentials === undefined ? 'http' : 'https');
   const secure = addresses[0]?.scheme === 'https';
   if (!secure && credentials !== undefined) {
@@ -65,7 +70,7 @@ export function resolveEtcdOptions(options: EtcdOptions): ResolvedEtcdOptions {
   }
   return {
     addresses,
-    credentials: secure ? secureCredentials(credentials ?? {}) : grpcCredentials.createInsecure(),
+    security: secure ? new Certificates(credentials ?? {}) : PLAIN_TEXT,
     auth: checkAuth(options.auth),
     clock: options.clock ?? systemClock,
     callTimeoutMs: duration('callTimeoutMs', options.callTimeoutMs ?? DEFAULT_CALL_TIMEOUT_MS, { min: 1 }),
@@ -98,47 +103,14 @@ function parseHosts(hosts: unknown, defaultScheme: Address['scheme']): Address[]
   return addresses.filter(({ authority }) => !seen.has(authority) && seen.add(authority));
 }
 
-function checkCredentials(credentials: EtcdCredentials | undefined): EtcdCredentials | undefined {
-  if (credentials === undefined) return undefined;
-  if (typeof credentials !== 'object' || credentials === null) {
-    throw invalidOption('credentials', credentials, 'expected an object of PEM texts');
-  }
-  for (const field of ['rootCertificate', 'certChain', 'privateKey'] as const) {
-    const pem: unknown = credentials[field];
-    if (pem === undefined || (pem instanceof Uint8Array && pem.length > 0)) continue;
-    // A key must not end up in an error message, so no value is shown here.
-    if (typeof pem !== 'string' || pem === '') {
-      throw invalidOption(`credentials.${field}`, typeof pem, 'expected a PEM text or its bytes');
-    }
-  }
-  if ((credentials.certChain === undefined) !== (credentials.privateKey === undefined)) {
-    const missing = credentials.certChain === undefined ? 'certChain' : 'privateKey';
-    throw invalidOption(`credentials.${missing}`, undefined, 'expected certChain and privateKey together');
-  }
-  return credentials;
-}
-
-function secureCredentials({ rootCertificate, privateKey, certChain }: EtcdCredentials): ChannelCredentials {
-  try {
-    return grpcCredentials.createSsl(bytes(rootCertificate), bytes(privateKey), bytes(certChain));
-  } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause);
-    throw new LockkeeperError('invalid-option', `credentials are not usable: ${why}`, { cause });
-  }
-}
-
-function bytes(pem: string | Uint8Array | undefined): Buffer | null {
-  return pem === undefined ? null : Buffer.from(pem);
-}
-
 function checkAuth(auth: EtcdOptions['auth']): EtcdOptions['auth'] {
   if (auth === undefined) return undefined;
   if (typeof auth !== 'object' || auth === null) throw invalidOption('auth', auth, 'expected an object');
   if (typeof auth.username !== 'string' || auth.username === '') {
     throw invalidOption('auth.username', auth.username, 'expected a name');
   }
-  if (typeof auth.password !== 'string') {
-    throw invalidOption('auth.password', typeof auth.password, 'expected a string');
+  if (typeof auth.password !== 'string' && typeof auth.password !== 'function') {
+    throw invalidOption('auth.password', typeof auth.password, 'expected a string, or a function for one');
   }
   return auth;
 }

@@ -3,6 +3,7 @@ import { LockkeeperError } from '../../errors.ts';
 import type {
   CallOptions,
   Coordinator,
+  EndpointHealth,
   GrantReply,
   GrantRequest,
   RangeReply,
@@ -53,6 +54,10 @@ class Connection implements MemoryCoordinator {
 
   describe(options?: CallOptions): Promise<string> {
     return this.#call(options, () => 'memory');
+  }
+
+  endpoints(): readonly EndpointHealth[] {
+    return [{ name: 'memory', connected: this.#closing === undefined, current: true }];
   }
 
   grant(request: GrantRequest, options?: CallOptions): Promise<GrantReply> {

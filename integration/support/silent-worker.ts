@@ -1,0 +1,15 @@
+import { connect } from '@lockkeeper/core';
+import { memoryCoordinator } from '@lockkeeper/core/memory';
+import { reportFromWorker } from '@lockkeeper/testkit';
+import { FaultyCoordinator } from './faulty-coordinator.ts';
+
+/** A process with all kinds of trouble and no logger. */
+const connection = new FaultyCoordinator(memoryCoordinator());
+const keeper = await connect({ coordinator: connection, ttlMs: 1_000 });
+const hold = await keeper.lock('x').acquire();
+connection.goSilent();
+const { signal } = hold;
+await new Promise((resolve) => signal.addEventListener('abort', resolve));
+await reportFromWorker().report({ type: 'lost', cause: signal.reason.lossCause });
+await hold.release();
+await keeper.close();
