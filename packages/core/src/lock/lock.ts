@@ -245,8 +245,9 @@ class WaitLimit {
     this.#begunAt = this.#clock.now();
     if (waitTimeoutMs === undefined) return;
     const limitMs = waitTimeoutMs === 0 ? DEFAULT_CALL_TIMEOUT_MS : waitTimeoutMs;
+    // Who asks not to wait is first where it is in line at all: only etcd's word on that is missing then.
     this.#timer = scope.limit(this.#clock, limitMs, () =>
-      this.#queued
+      this.#queued && waitTimeoutMs !== 0
         ? waitTimeout(name, limitMs, this.#behind === undefined ? 'queued' : `queued behind ${this.#behind}`)
         : notReached(name, limitMs, this.trouble()),
     );
