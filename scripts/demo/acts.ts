@@ -23,8 +23,8 @@ export const ACTS: readonly Act[] = [
   },
 ];
 
-const ENTRY_OF_A: Entry = { id: 'A-1', amount: 30 };
-const ENTRY_OF_B: Entry = { id: 'B-1', amount: 50 };
+export const ENTRY_OF_A: Entry = { id: 'A-1', amount: 30 };
+export const ENTRY_OF_B: Entry = { id: 'B-1', amount: 50 };
 
 export interface PlayedRun extends RunResult {
   readonly guarded: boolean;

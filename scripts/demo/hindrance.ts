@@ -102,6 +102,7 @@ export function behindGates(
     });
   return {
     clock,
+    endpoints: () => coordinator.endpoints(),
     describe: (options) => coordinator.describe(options),
     grant: (request, options) => call(options, () => coordinator.grant(request)),
     renew: (lease, options) => call(options, () => coordinator.renew(lease)),

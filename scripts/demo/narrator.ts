@@ -1,8 +1,9 @@
 // The story as a newcomer reads it, from the heading to the table.
-import type { Act, Audience, PlayedAct, PlayedRun } from './acts.ts';
+import { OPENING } from './account.ts';
+import { type Act, type Audience, ENTRY_OF_A, ENTRY_OF_B, type PlayedAct, type PlayedRun } from './acts.ts';
 import type { Page } from './page.ts';
 import type { StoryEvent } from './story.ts';
-import { seconds, tell } from './telling.ts';
+import { seconds, tell, theStorage } from './telling.ts';
 import { totalOf } from './verdict.ts';
 import type { World } from './world.ts';
 
@@ -23,10 +24,15 @@ export class Narrator implements Audience {
     page.heading('A late write, without a guard and with one');
     const where = simulated ? 'In memory' : `On ${coordinator} and ${storage}`;
     page.line(`${where}, with leases of ${ttlMs / 1_000} s. ${cast}`);
+    page.line('Under one lock each of them reads the balance of an account, adds to it and writes it back.');
     page.line(
-      'Under one lock each of them reads the balance of an account, adds an entry and writes it back.',
+      `It starts at ${OPENING.balance}; A adds ${ENTRY_OF_A.amount} and B adds ${ENTRY_OF_B.amount}.`,
     );
-    page.line('Times are seconds since the run began; a token is shown by its revision, which only grows.');
+    page.line(
+      'Each grant of the lock has a token, a number that only grows. The guard is in the storage: it',
+    );
+    page.line('checks the token with each write, and refuses the write if it has been shown a newer token.');
+    page.line('Times are in seconds since the run began.');
   }
 
   actBegins(act: Act, number: number): void {
@@ -52,11 +58,11 @@ export class Narrator implements Audience {
 
   runEnded(run: PlayedRun): void {
     const { acknowledged, expectedBalance, foundBalance, lostUpdates } = run;
-    const verdict = lostUpdates === 0 ? 'nothing is lost' : `lost updates: ${lostUpdates}`;
+    const verdict = lostUpdates === 0 ? 'nothing is lost' : `${lostUpdates} of them lost`;
     this.#page.columns(
       '',
-      '',
-      `${acknowledged} entries acknowledged, balance expected ${expectedBalance}, found ${foundBalance}: ${verdict}`,
+      'result',
+      `${acknowledged} entries acknowledged, the balance should be ${expectedBalance} and is ${foundBalance}: ${verdict}`,
       lostUpdates === 0 ? 'refused' : 'harm',
     );
   }
@@ -68,7 +74,7 @@ export class Narrator implements Audience {
     page.line();
     for (const row of table(acts)) page.line(row);
     page.line();
-    page.line(`Timeline: ${timeline}`);
+    page.line(`The same as a picture, for a browser: ${timeline}`);
   }
 
   falseShow(reasons: readonly string[]): void {
@@ -78,13 +84,13 @@ export class Narrator implements Audience {
   }
 }
 
-function explanation({ names, simulated }: World, acts: readonly PlayedAct[]): readonly string[] {
+function explanation(world: World, acts: readonly PlayedAct[]): readonly string[] {
   return [
     'What this shows',
     '  In act 1 A asked whether it still held the lock, rightly heard yes, and was stopped before it could',
     `  write. In act 2 A was awake and learned ${whenALearned(acts)},`,
     '  but its write had left. Either way the end of the lease let B go on; it neither stopped A nor recalled',
-    `  the write. What refuses it is the guard: ${names.storage} checks the token together with the write.`,
+    `  the write. What refuses it is the guard: ${theStorage(world)} checks the token together with the write.`,
     'Where it ends',
     '  The guard protects writes that go through it, to this storage: no mail, no call to another service. It',
     '  knows an old token only by a newer one, so B claims before it reads; until then A may still write, and',
@@ -92,7 +98,7 @@ function explanation({ names, simulated }: World, acts: readonly PlayedAct[]): r
     '  has to start over, as A does here.',
     '  Act 2 holds the first packet of the write. Had a part of its transaction been carried out already,',
     "  B's claim would wait for its end, which the guard's timeouts bound.",
-    ...(simulated
+    ...(world.simulated
       ? ['  This was a simulation with one clock: it shows the order of steps, no real pause and no network.']
       : ['  One etcd member and one PostgreSQL on one machine say nothing about the loss of either.']),
   ];

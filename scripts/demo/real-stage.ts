@@ -1,12 +1,15 @@
 // One scene on real servers: orders to the processes, and the interference with A.
 import type { Coordinator } from '@lockkeeper/core';
-import type { HeldChunk, ProxyFault, TcpProxy, Worker } from '@lockkeeper/testkit';
+import type { HeldChunk, LoggedMessage, ProxyFault, TcpProxy, Worker } from '@lockkeeper/testkit';
 import type { AccountState, AccountTable } from './account.ts';
 import type { Entry } from './add-entry.ts';
 import type { Fact } from './story.ts';
 import { type QueueWatch, watchQueue } from './watch-queue.ts';
 import { BEFORE_WRITE, type Order } from './worker-orders.ts';
 import type { RecordFact, Scene, Stage } from './world.ts';
+
+/** Longer than a worker waits for the lock, and then for what follows. */
+const DONE_WITHIN_MS = 60_000;
 
 /** What stands between A and the servers. */
 export interface Network {
@@ -112,20 +115,18 @@ export class RealStage implements Stage {
   #order(worker: Worker, entry: Entry, hindrance: Order['hindrance']): Promise<void> {
     const { name, guarded } = this.#scene;
     const order: Order = { account: name, entry, guarded, hindrance };
+    const listening = worker.onMessage((logged) => this.#hear(logged));
     worker.send({ type: 'add-entry', order });
-    const done = this.#follow(worker);
+    const done = worker.next('done', { timeoutMs: DONE_WITHIN_MS }).then(() => {});
     // It is awaited later; until then its failure is nobody's.
-    done.catch(() => {});
+    done.catch(() => {}).finally(() => listening[Symbol.dispose]());
     return done;
   }
 
-  async #follow(worker: Worker): Promise<void> {
-    for (;;) {
-      const message = await worker.next(({ type }) => type === 'fact' || type === 'done');
-      if (message.type === 'done') return;
-      const fact = message['fact'] as Fact;
-      if (fact.kind === 'failed') this.#failure = fact.message;
-      this.#record(fact, message['at'] as number);
-    }
+  #hear({ atMs, message }: LoggedMessage): void {
+    if (message.type !== 'fact') return;
+    const fact = message['fact'] as Fact;
+    if (fact.kind === 'failed') this.#failure = fact.message;
+    this.#record(fact, atMs);
   }
 }

@@ -14,7 +14,7 @@ import { Pool } from 'pg';
 import { AccountTable } from './account.ts';
 import type { CleanUps } from './clean-ups.ts';
 import { type Network, RealStage, type Troupe } from './real-stage.ts';
-import { type Setting, wallTime } from './worker-orders.ts';
+import type { Setting } from './worker-orders.ts';
 import type { World } from './world.ts';
 
 const TTL_MS = 3_000;
@@ -52,8 +52,9 @@ export async function realWorld(cleanUps: CleanUps): Promise<World> {
     storage: `PostgreSQL ${await serverVersion(pool)}`,
     names: { coordinator: 'etcd', storage: 'PostgreSQL' },
     ttlMs: TTL_MS,
-    cast: `A (pid ${a.pid}) and B (pid ${b.pid}) are two processes that run the same code.`,
-    now: wallTime,
+    cast: `A and B are two processes, ${a.pid} and ${b.pid}.`,
+    // As workers date their messages.
+    now: () => performance.timeOrigin + performance.now(),
     open: (scene, record) => RealStage.open(troupe, scene, record),
     close: async () => {
       await Promise.all([dismiss(a), dismiss(b)]);

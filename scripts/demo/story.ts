@@ -1,4 +1,5 @@
 // What happens in one run, as facts with the moment at which each was observed.
+import { FencingToken } from '@lockkeeper/fencing';
 
 /** The two worker processes. */
 export type WorkerName = 'A' | 'B';
@@ -50,14 +51,19 @@ export type Fact =
     }
   | { readonly who: 'network'; readonly kind: 'stalled' | 'held' | 'restored' };
 
+/** The part of a token that orders it, which etcd calls the revision. */
+export function revisionOf(token: string): string {
+  return `${FencingToken.parse(token).revision}`;
+}
+
 /** A fact and when it was observed, in milliseconds since the run began. */
 export type StoryEvent = Fact & { readonly atMs: number };
 
 /** The facts of one run, in the order of their moments, whatever order they became known in. */
 export class Story {
   readonly #startedAt: number;
-  readonly #events: StoryEvent[] = [];
-  #told = 0;
+  readonly #told: StoryEvent[] = [];
+  readonly #untold: StoryEvent[] = [];
 
   /** `startedAt` and the moments below are wall time, milliseconds since the epoch. */
   constructor(startedAt: number) {
@@ -65,21 +71,40 @@ export class Story {
   }
 
   record(fact: Fact, at: number): void {
-    const event = { ...fact, atMs: Math.max(0, at - this.#startedAt) };
-    // What has been told stays where it is; everything else goes to its place in time.
-    let place = this.#events.length;
-    while (place > this.#told && (this.#events[place - 1]?.atMs ?? 0) > event.atMs) place -= 1;
-    this.#events.splice(place, 0, event);
+    this.#untold.push({ ...fact, atMs: Math.max(0, at - this.#startedAt) });
   }
 
   get events(): readonly StoryEvent[] {
-    return this.#events.toSorted((one, other) => one.atMs - other.atMs);
+    const all = [...this.#told, ...this.#untold];
+    return inOrder(all, all);
   }
 
   /** What was recorded since the last time somebody asked. */
   takeNews(): readonly StoryEvent[] {
-    const news = this.#events.slice(this.#told);
-    this.#told = this.#events.length;
+    const news = inOrder(this.#untold, [...this.#told, ...this.#untold]);
+    this.#told.push(...news);
+    this.#untold.length = 0;
     return news;
   }
+}
+
+/** By their moments; of what happened at once, the first that became known comes first. */
+function inOrder(events: readonly StoryEvent[], all: readonly StoryEvent[]): readonly StoryEvent[] {
+  return events
+    .map((event) => ({ ...event, atMs: momentOf(event, all) }))
+    .toSorted((one, other) => one.atMs - other.atMs);
+}
+
+/**
+ * The watch may report a key later than a worker told what followed from it: nobody acquires without a key, nor
+ * while an older one is there.
+ */
+function momentOf(event: StoryEvent, all: readonly StoryEvent[]): number {
+  if (event.kind !== 'enqueued' && event.kind !== 'removed') return event.atMs;
+  const revision = BigInt(event.revision);
+  const earliest = event.kind === 'enqueued' ? revision : revision + 1n;
+  const later = all.filter((one) => one.kind === 'acquired' && BigInt(revisionOf(one.token)) >= earliest);
+  const latest = Math.min(...later.map(({ atMs }) => atMs));
+  // A microsecond before, where it would come after.
+  return event.atMs > latest ? Math.max(0, latest - 0.001) : event.atMs;
 }

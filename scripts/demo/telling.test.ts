@@ -16,6 +16,21 @@ describe('the story', () => {
     expect(story.takeNews()).toEqual([]);
     expect(story.events.map(({ kind }) => kind)).toEqual(['stalled', 'stopped', 'woken']);
   });
+
+  it('puts what the watch reported late before what followed from it', () => {
+    const story = new Story(0);
+    const acquired = (who: 'A' | 'B', revision: number, at: number) =>
+      story.record({ who, kind: 'acquired', token: `lineage:${revision}:1`, claimed: false }, at);
+    const key = { who: 'coordinator', of: 'A', revision: '5' } as const;
+    acquired('A', 5, 10);
+    story.record({ ...key, kind: 'enqueued', behind: undefined }, 12);
+    story.record({ ...key, kind: 'removed' }, 3_010);
+    acquired('B', 6, 3_008);
+    const kinds = ['enqueued', 'acquired', 'removed', 'acquired'];
+    expect(story.events.map(({ kind }) => kind)).toEqual(kinds);
+    expect(story.takeNews().map(({ kind }) => kind)).toEqual(kinds);
+    expect(story.events.map(({ atMs }) => Math.round(atMs))).toEqual([10, 10, 3_008, 3_008]);
+  });
 });
 
 describe('the page', () => {

@@ -1,6 +1,5 @@
 // The story in words: a line for each fact.
-import { FencingToken } from '@lockkeeper/fencing';
-import type { StoryEvent } from './story.ts';
+import { revisionOf, type StoryEvent } from './story.ts';
 import type { Names } from './world.ts';
 
 /** How a line stands out. */
@@ -10,11 +9,6 @@ export interface Line {
   readonly who: string;
   readonly what: string;
   readonly tone: Tone;
-}
-
-/** The part of a token that orders it, which etcd calls the revision. */
-export function revisionOf(token: string): string {
-  return `${FencingToken.parse(token).revision}`;
 }
 
 export interface Circumstances {
@@ -30,11 +24,12 @@ export function tell(event: StoryEvent, circumstances: Circumstances): Line {
   return { who, what: sentence(event, circumstances), tone: toneOf(event, before) };
 }
 
-function sentence(event: StoryEvent, { names, simulated, before }: Circumstances): string {
+function sentence(event: StoryEvent, circumstances: Circumstances): string {
+  const { simulated, before } = circumstances;
   switch (event.kind) {
     case 'acquired': {
       const token = `acquires the lock with token ${revisionOf(event.token)}`;
-      return event.claimed ? `${token}; ${names.storage} will refuse older ones` : token;
+      return event.claimed ? `${token}; ${theStorage(circumstances)} will refuse older ones` : token;
     }
     case 'read':
       return `reads the balance: ${event.balance}`;
@@ -47,7 +42,7 @@ function sentence(event: StoryEvent, { names, simulated, before }: Circumstances
     case 'sent':
       return `sends its write: balance ${event.balance}`;
     case 'lost':
-      return `is told by its signal that the lock is lost (${event.reason})`;
+      return `is told by its signal that the lock is lost (${reasonOf(event.reason)})`;
     case 'failed':
       return `fails: ${event.message}`;
     case 'enqueued':
@@ -73,6 +68,15 @@ function sentence(event: StoryEvent, { names, simulated, before }: Circumstances
     case 'restored':
       return "is back: A's write arrives";
   }
+}
+
+/** In a sentence. */
+export function theStorage({ names, simulated }: Pick<Circumstances, 'names' | 'simulated'>): string {
+  return simulated ? `the ${names.storage}` : names.storage;
+}
+
+function reasonOf(code: string): string {
+  return code === 'unconfirmed' ? `${code}: not renewed in time` : code;
 }
 
 function toneOf(event: StoryEvent, before: readonly StoryEvent[]): Tone {

@@ -1,264 +1,263 @@
-// One run as a picture: lanes for the coordinator's lease, A, the storage and B.
-
+// One run as a panel of the timeline: lanes for the coordinator's lease, A, its network if that stalled, B and
+// the storage. Everything in it comes from the record.
+import type {
+  TimelineArrow,
+  TimelineEvent,
+  TimelineLane,
+  TimelinePanel,
+  TimelineSpan,
+} from '@lockkeeper/testkit';
 import { OPENING } from './account.ts';
 import type { PlayedRun } from './acts.ts';
-import type { StoryEvent, WorkerName } from './story.ts';
-import { box, dot, line, text } from './svg.ts';
-import { revisionOf, seconds } from './telling.ts';
-import { answerStyle, labelOf, markStyle } from './timeline-labels.ts';
-import { type Placed, placed } from './timeline-scale.ts';
-import type { Names } from './world.ts';
+import { revisionOf, type StoryEvent, type WorkerName } from './story.ts';
+import { isExpiry, isLate, seconds } from './telling.ts';
+import type { World } from './world.ts';
 
-export const PANEL_HEIGHT = 352;
-const HEADER = 28;
-const BAR = 18;
+type Kind = StoryEvent['kind'];
+type Of<K extends Kind> = StoryEvent & { readonly kind: K };
 
-/** The top of each lane's bar. Labels stand above it, B's below. */
-const LANES = { coordinator: 66, A: 136, storage: 222, B: 286 } as const;
-
-export interface Frame {
-  readonly left: number;
-  readonly right: number;
-  readonly names: Names;
+export function panelOf(run: PlayedRun, world: World): TimelinePanel {
+  return new Panel(run, world).draw();
 }
 
-export function drawPanel(run: PlayedRun, top: number, frame: Frame): string {
-  return new Panel(run, top, frame).draw();
+/** A virtual clock stands still while things happen: what comes later in the record is later in the picture. */
+function apart(events: readonly StoryEvent[]): readonly StoryEvent[] {
+  let last = Number.NEGATIVE_INFINITY;
+  return events.map((event) => {
+    last = Math.max(event.atMs, last + 0.001);
+    return { ...event, atMs: last };
+  });
 }
 
 class Panel {
   readonly #run: PlayedRun;
-  readonly #top: number;
-  readonly #frame: Frame;
-  readonly #placed: readonly Placed[];
+  readonly #world: World;
+  readonly #events: readonly StoryEvent[];
 
-  constructor(run: PlayedRun, top: number, frame: Frame) {
+  constructor(run: PlayedRun, world: World) {
     this.#run = run;
-    this.#top = top;
-    this.#frame = frame;
-    this.#placed = placed(run.events, frame.left + 30, frame.right - 124);
+    this.#world = world;
+    this.#events = apart(run.events);
   }
 
-  draw(): string {
-    return [
-      this.#header(),
-      ...this.#laneNames(),
-      this.#handOver(),
-      ...this.#leases(),
-      ...this.#holds('A'),
-      ...this.#holds('B'),
-      ...this.#hindrance(),
-      ...this.#balance(),
-      ...this.#promises(),
-      ...this.#writes(),
-      ...this.#marks(),
-    ].join('\n');
+  draw(): TimelinePanel {
+    const removed = this.#all('removed')[0];
+    return {
+      title: this.#run.guarded ? 'With the guard' : 'Without a guard',
+      verdict: this.#verdict(),
+      originMs: 0,
+      lanes: [this.#leases(), this.#worker('A'), ...this.#network(), this.#worker('B'), this.#storage()],
+      arrows: this.#writes(),
+      guides: removed === undefined ? [] : [{ atMs: removed.atMs, label: 'hand-over' }],
+    };
   }
 
-  #y(lane: keyof typeof LANES): number {
-    return this.#top + LANES[lane];
+  #verdict(): NonNullable<TimelinePanel['verdict']> {
+    const { lostUpdates, foundBalance, expectedBalance, rejected } = this.#run;
+    const balance = `The balance is ${foundBalance}`;
+    if (lostUpdates > 0 || foundBalance !== expectedBalance) {
+      return { good: false, text: `${balance}, should be ${expectedBalance}: an acknowledged entry is lost` };
+    }
+    const why = rejected > 0 ? ': the late write was refused, and A started over' : '';
+    return { good: true, text: `${balance}, as it should be${why}` };
   }
 
-  #find(matches: (event: StoryEvent) => boolean): Placed | undefined {
-    return this.#placed.find(({ event }) => matches(event));
+  #all<K extends Kind>(kind: K): readonly Of<K>[] {
+    return this.#events.filter((event): event is Of<K> => event.kind === kind);
   }
 
-  /** The first matching event after `place`. */
-  #after(place: Placed, matches: (event: StoryEvent) => boolean): Placed | undefined {
-    return this.#placed.slice(this.#placed.indexOf(place) + 1).find(({ event }) => matches(event));
+  /** The first event of these kinds after `event` that concerns the same token, where `same` tells which that is. */
+  #after<K extends Kind>(event: StoryEvent, kinds: readonly K[], same: (one: Of<K>) => boolean = () => true) {
+    const isIt = (one: StoryEvent): one is Of<K> => (kinds as readonly Kind[]).includes(one.kind);
+    return this.#before(event, true).filter(isIt).find(same);
   }
 
-  #header(): string {
-    const { guarded, acknowledged, expectedBalance, foundBalance, lostUpdates, rejected } = this.#run;
-    const balance = `${acknowledged} entries acknowledged, balance expected ${expectedBalance}, found ${foundBalance}`;
-    const result = `${balance}: ${lostUpdates} lost, ${rejected} rejected`;
-    const y = this.#top + 16;
-    return [
-      text(this.#frame.left - 112, y, guarded ? 'With the guard' : 'Without a guard', 'run'),
-      text(this.#frame.right, y, result, lostUpdates === 0 ? 'right good' : 'right bad'),
-    ].join('\n');
+  #before(event: StoryEvent, after = false): readonly StoryEvent[] {
+    const index = this.#events.indexOf(event);
+    return after ? this.#events.slice(index + 1) : this.#events.slice(0, index);
   }
 
-  #laneNames(): string[] {
-    const { names, left, right } = this.#frame;
-    const title = { coordinator: `${names.coordinator}: lease`, A: 'A', storage: names.storage, B: 'B' };
-    return (['coordinator', 'A', 'storage', 'B'] as const).flatMap((lane) => {
-      const middle = this.#y(lane) + BAR / 2;
-      return [
-        text(left - 112, middle + 4, title[lane], 'lane'),
-        line(
-          [
-            [left, middle],
-            [right, middle],
-          ],
-          'base',
-        ),
-      ];
-    });
+  #worker(who: WorkerName): TimelineLane {
+    const mine = this.#events.filter((event) => event.who === who);
+    return {
+      id: who,
+      label: `Worker ${who}`,
+      spans: [...this.#waits(who), ...this.#holds(who), ...this.#pauses(who)],
+      events: mine.flatMap((event) => this.#deed(event)),
+    };
   }
 
-  #handOver(): string {
-    const removed = this.#find((event) => event.kind === 'removed');
-    if (removed === undefined) return '';
-    const { x } = removed;
-    const bottom = this.#y('B') + BAR + 26;
-    return [
-      line(
-        [
-          [x, this.#top + HEADER + 14],
-          [x, bottom],
-        ],
-        'hand-over',
-      ),
-      text(x - 6, bottom, 'hand-over', 'end label'),
-    ].join('\n');
+  #deed(event: StoryEvent): TimelineEvent[] {
+    const at = (kind: TimelineEvent['kind'], label: string, token?: string): TimelineEvent[] => [
+      { kind, atMs: event.atMs, label, token },
+    ];
+    switch (event.kind) {
+      case 'acquired':
+        return at('acquired', `acquires token ${revisionOf(event.token)}`, event.token);
+      case 'read':
+        return at('read', `reads ${event.balance}`);
+      case 'checked':
+        // It matters where it is followed by a stop. Elsewhere it would only fill the picture.
+        return event.who === 'A' && this.#all('checked').indexOf(event) === 0
+          ? at('checked', 'checks: still holds')
+          : [];
+      case 'woken':
+        return at('woken', 'is woken');
+      case 'sent':
+        return at('write-sent', `writes ${event.balance}`);
+      case 'lost':
+        return at('aborted', 'signal: lock lost');
+      case 'failed':
+        return at('failed', `fails: ${event.code}`);
+      default:
+        return [];
+    }
   }
 
-  /** Whose lease holds the lock, and who queues, as the watch reported it. */
-  #leases(): string[] {
-    const y = this.#y('coordinator');
-    return this.#placed.flatMap((place) => {
-      const { event, x } = place;
-      if (event.kind !== 'enqueued') return [];
-      const free = event.behind === undefined ? place : this.#after(place, (one) => one.kind === 'removed');
-      const end = this.#after(place, (one) => one.kind === 'removed' && one.revision === event.revision);
-      const from = free?.x ?? x;
-      const to = end?.x ?? this.#frame.right;
-      return [
-        ...(from > x ? [box(x, from, y + BAR - 4, 8, `queue ${event.of}`)] : []),
-        box(from, to, y, BAR, `bar ${event.of}`),
-        text(from + 9, y + 13, `${event.of}, token ${event.revision}`, 'in-bar'),
-      ];
-    });
+  #waits(who: WorkerName): TimelineSpan[] {
+    return this.#all('enqueued')
+      .filter(({ of, behind }) => of === who && behind !== undefined)
+      .map((event) => ({
+        kind: 'wait',
+        fromMs: event.atMs,
+        toMs: this.#after(event, ['acquired'], (one) => revisionOf(one.token) === event.revision)?.atMs,
+        label: 'waits in the queue',
+      }));
   }
 
   /** From the grant until it is known to be over: what the worker believes. */
-  #holds(who: WorkerName): string[] {
-    const y = this.#y(who);
-    return this.#placed.flatMap((place) => {
-      const { event, x } = place;
-      if (event.kind !== 'acquired' || event.who !== who) return [];
-      const revision = revisionOf(event.token);
-      const end = this.#after(
-        place,
-        (one) =>
-          (one.kind === 'lost' && one.token === event.token) ||
-          (one.kind === 'applied' && one.token === event.token && !this.#lateToken(event.token)),
-      );
-      return [
-        box(x, end?.x ?? this.#frame.right, y, BAR, `bar ${who}`),
-        text(x + 9, y + 13, revision, 'in-bar'),
-      ];
+  #holds(who: WorkerName): TimelineSpan[] {
+    return this.#all('acquired')
+      .filter((event) => event.who === who)
+      .map((event) => {
+        const { token } = event;
+        const lost = this.#after(event, ['lost'], (one) => one.token === token);
+        const done = this.#after(event, ['applied'], (one) => one.token === token);
+        return { kind: 'hold', fromMs: event.atMs, toMs: (lost ?? done)?.atMs, token };
+      });
+  }
+
+  #pauses(who: WorkerName): TimelineSpan[] {
+    return this.#all('stopped')
+      .filter((event) => event.who === who)
+      .map((event) => this.#hindrance('paused', 'stopped', event, this.#after(event, ['woken'])));
+  }
+
+  #network(): TimelineLane[] {
+    const stalls = this.#all('stalled');
+    if (stalls.length === 0) return [];
+    const spans = stalls.map((event) =>
+      this.#hindrance('held-back', 'stalled', event, this.#after(event, ['restored'])),
+    );
+    return [{ id: 'network', label: 'Network', note: 'of A', spans }];
+  }
+
+  #hindrance(
+    kind: 'paused' | 'held-back',
+    what: string,
+    from: StoryEvent,
+    to: StoryEvent | undefined,
+  ): TimelineSpan {
+    const lasted = to === undefined ? '' : ` for ${seconds(to.atMs - from.atMs, 1)} s`;
+    const under = kind === 'paused' ? '' : ', with A’s write and renewals in it';
+    return { kind, fromMs: from.atMs, toMs: to?.atMs, label: `${what}${lasted}${under}` };
+  }
+
+  /** Who has the lock, as the watch reported it. */
+  #leases(): TimelineLane {
+    const { names, ttlMs } = this.#world;
+    const spans = this.#all('enqueued').map((event): TimelineSpan => {
+      const { of, revision, behind } = event;
+      const free = behind === undefined ? event : this.#after(event, ['removed']);
+      const end = this.#after(event, ['removed'], (one) => one.revision === revision);
+      const token = this.#all('acquired').find((one) => revisionOf(one.token) === revision)?.token;
+      return {
+        kind: 'lease',
+        fromMs: (free ?? event).atMs,
+        toMs: end?.atMs,
+        token,
+        label: `${of}: token ${revision}`,
+      };
     });
+    const events = this.#all('removed')
+      .filter((event) => isExpiry(event, this.#before(event)))
+      .map(
+        ({ of, atMs }): TimelineEvent => ({ kind: 'lease-expired', atMs, label: `${of}’s lease runs out` }),
+      );
+    return {
+      id: 'lease',
+      label: this.#world.simulated ? 'Lease' : `${names.coordinator}’s lease`,
+      note: `TTL ${ttlMs / 1_000} s`,
+      spans,
+      events,
+    };
   }
 
-  #lateToken(token: string): boolean {
-    return this.#placed.some(({ event }) => event.kind === 'lost' && event.token === token);
+  #storage(): TimelineLane {
+    const { guarded } = this.#run;
+    const answers = this.#events.filter((event) => event.kind === 'applied' || event.kind === 'refused');
+    return {
+      id: 'storage',
+      label: this.#world.simulated ? 'Storage' : this.#world.names.storage,
+      note: guarded ? 'behind its guard' : 'no guard',
+      spans: [...this.#contents(), ...this.#promises()],
+      events: answers.map((event): TimelineEvent => {
+        const { atMs, token } = event;
+        if (event.kind === 'refused')
+          return { kind: 'write-refused', atMs, label: `late write refused: ${event.code}` };
+        return isLate(event, this.#before(event))
+          ? { kind: 'lost-update', atMs, label: 'late write applied' }
+          : { kind: 'write-applied', atMs, label: 'applied', token };
+      }),
+    };
   }
 
-  #hindrance(): string[] {
-    const from = this.#find(({ kind }) => kind === 'stopped' || kind === 'stalled');
-    const to = this.#find(({ kind }) => kind === 'woken' || kind === 'restored');
-    if (from === undefined || to === undefined) return [];
-    const y = this.#y('A');
-    const lasted = seconds(to.event.atMs - from.event.atMs, 1);
-    const middle = (from.x + to.x) / 2;
-    if (from.event.kind === 'stopped') {
-      return [
-        box(from.x, to.x, y, BAR, 'stopped'),
-        text(middle, y + 13, `stopped for ${lasted} s`, 'middle in-bar'),
-      ];
-    }
-    const times = `${seconds(from.event.atMs, 3)} to ${seconds(to.event.atMs, 3)}`;
-    return [
-      box(from.x, to.x, y + BAR + 6, 14, 'stopped'),
-      text(middle, y + BAR + 17, `A's network is stalled for ${lasted} s, ${times}`, 'middle time'),
-    ];
-  }
-
-  #balance(): string[] {
-    const y = this.#y('storage');
-    const changes = this.#placed.filter(({ event }) => event.kind === 'applied');
-    const start = { x: this.#frame.left, balance: OPENING.balance, style: 'balance' };
-    const steps = [start];
-    for (const { event, x } of changes) {
-      if (event.kind !== 'applied') continue;
-      const late = answerStyle(event, this.#run.events) === 'late';
-      steps.push({ x, balance: event.balance, style: late ? 'balance wrong' : 'balance' });
-    }
-    return steps.flatMap(({ x, balance, style }, index) => {
-      const to = steps[index + 1]?.x ?? this.#frame.right;
-      return [box(x, to, y, BAR, style), text(x + 6, y + 13, `${balance}`, 'in-bar strong')];
+  #contents(): TimelineSpan[] {
+    const applied = this.#all('applied');
+    const first = this.#events[0]?.atMs ?? 0;
+    return [undefined, ...applied].map((event, index): TimelineSpan => {
+      const late = event !== undefined && isLate(event, this.#before(event));
+      return {
+        kind: late ? 'wrong-state' : 'state',
+        fromMs: event?.atMs ?? first,
+        toMs: applied[index]?.atMs,
+        label: event === undefined ? `balance ${OPENING.balance}` : `${event.balance}`,
+      };
     });
   }
 
   /** Which tokens the guard still accepts. */
-  #promises(): string[] {
-    const y = this.#y('storage') + BAR + 13;
-    return this.#placed.flatMap(({ event, x }) =>
-      event.kind === 'acquired' && event.claimed
-        ? [
-            line(
-              [
-                [x, this.#y('storage') + BAR],
-                [x, y],
-              ],
-              'promise',
-            ),
-            text(x + 4, y, `guard: ${revisionOf(event.token)} or newer`, 'time'),
-          ]
-        : [],
-    );
+  #promises(): TimelineSpan[] {
+    const claims = this.#all('acquired').filter(({ claimed }) => claimed);
+    return claims.map(({ atMs, token }, index) => ({
+      kind: 'claim',
+      fromMs: atMs,
+      toMs: claims[index + 1]?.atMs,
+      token,
+      label: `${index === 0 ? 'the guard accepts tokens ' : ''}≥ ${revisionOf(token)}`,
+    }));
   }
 
   /** From the worker that sent it to the storage that answered; by way of the network where it was held. */
-  #writes(): string[] {
-    return this.#placed.flatMap((place) => {
-      const { event, x } = place;
-      if (event.kind !== 'sent') return [];
-      const answer = this.#after(
-        place,
-        (one) => (one.kind === 'applied' || one.kind === 'refused') && one.token === event.token,
-      );
+  #writes(): TimelineArrow[] {
+    return this.#all('sent').flatMap((event): TimelineArrow[] => {
+      const answer = this.#after(event, ['applied', 'refused'], ({ token }) => token === event.token);
       if (answer === undefined) return [];
-      const down = event.who === 'A';
-      const start = down ? this.#y('A') + BAR : this.#y('B');
-      const end = down ? this.#y('storage') - 2 : this.#y('storage') + BAR + 2;
-      const held = down ? this.#after(place, (one) => one.kind === 'held') : undefined;
-      const restored = held && this.#after(held, (one) => one.kind === 'restored');
-      const between = start + (end - start) * 0.68;
-      const way: [number, number][] =
-        restored === undefined
-          ? []
-          : [
-              [x, between],
-              [restored.x, between],
-            ];
-      const style = answerStyle(answer.event, this.#run.events);
+      const from = { lane: event.who, atMs: event.atMs };
+      const to = { lane: 'storage', atMs: answer.atMs };
+      const kind = this.#outcome(answer);
+      const held = this.#after(event, ['held']);
+      const restored = held && held.atMs < answer.atMs ? this.#after(held, ['restored']) : undefined;
+      if (held === undefined || restored === undefined) return [{ from, to, kind }];
       return [
-        line([[x, start], ...way, [answer.x, end]], `write ${style}`, { 'marker-end': `url(#${style})` }),
-        ...(restored === undefined
-          ? []
-          : [text((x + restored.x) / 2, between - 4, 'the write is on its way', 'middle time')]),
+        { from, to: { lane: 'network', atMs: held.atMs }, kind },
+        { from: { lane: 'network', atMs: restored.atMs }, to, kind },
       ];
     });
   }
 
-  #marks(): string[] {
-    return this.#placed.flatMap(({ event, x }) => {
-      const label = labelOf(event, this.#run.events);
-      if (event.who === 'network' || label === undefined) return [];
-      const y = this.#y(event.who);
-      const style = markStyle(event, this.#run.events);
-      const below = event.who === 'B' || (event.kind === 'applied' && event.of === 'B');
-      const first = below ? y + BAR + 13 : y - 16;
-      // Beside the arrow that ends there.
-      const left = event.who === 'storage' ? x + 5 : x;
-      return [
-        dot(x, y + BAR / 2, `dot ${style}`),
-        text(left, first, label, style),
-        text(left, first + 11, seconds(event.atMs, 3), 'time'),
-      ];
-    });
+  #outcome(answer: Of<'applied' | 'refused'>): TimelineArrow['kind'] {
+    if (answer.kind === 'refused') return 'refused';
+    return isLate(answer as Of<'applied'>, this.#before(answer)) ? 'harmful' : 'plain';
   }
 }

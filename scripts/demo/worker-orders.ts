@@ -22,8 +22,3 @@ export interface Order {
   readonly guarded: boolean;
   readonly hindrance: Hindrance | 'none';
 }
-
-/** Milliseconds since the epoch, with fractions: comparable between processes of one machine. */
-export function wallTime(): number {
-  return performance.timeOrigin + performance.now();
-}

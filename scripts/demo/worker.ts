@@ -6,7 +6,7 @@ import { Pool } from 'pg';
 import { AccountTable } from './account.ts';
 import { addEntry } from './add-entry.ts';
 import type { Fact } from './story.ts';
-import { BEFORE_WRITE, type Order, type Setting, wallTime } from './worker-orders.ts';
+import { BEFORE_WRITE, type Order, type Setting } from './worker-orders.ts';
 
 const channel = reportFromWorker();
 const setting = JSON.parse(process.argv[2] ?? '') as Setting;
@@ -36,7 +36,7 @@ async function work(order: Order): Promise<void> {
     who,
     lock,
     account: accounts.account(order.account, guard),
-    report: (fact: Fact) => void channel.report({ type: 'fact', fact, at: wallTime() }),
+    report: (fact: Fact) => void channel.report({ type: 'fact', fact }),
     beforeWrite: () => beforeWrite(order),
   });
   await channel.report({ type: 'done' });

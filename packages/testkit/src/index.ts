@@ -38,7 +38,9 @@ export type {
   TimelineAct,
   TimelineArrow,
   TimelineEvent,
+  TimelineGuide,
   TimelineLane,
+  TimelinePanel,
   TimelineSpan,
 } from './timeline-model.ts';
 export { type LoggedMessage, type NextOptions, startWorker, Worker, type WorkerOptions } from './worker.ts';

@@ -1,5 +1,6 @@
 import { connect, type Socket } from 'node:net';
 import { type ProxyDirection, ProxyLane } from './proxy-lane.ts';
+import { resetSocket } from './reset-socket.ts';
 
 /** Applied to the first chunk that matches, on whichever connection, and then gone. */
 export interface ProxyRule {
@@ -71,7 +72,7 @@ export function connectThrough(
         replies.abandon();
       }
       for (const socket of side === 'both' ? [client, server] : [client]) {
-        if (rst) reset(socket);
+        if (rst) resetSocket(socket);
         else socket.destroySoon();
       }
     },
@@ -95,12 +96,6 @@ function takeRule(rules: Set<ProxyRule>, direction: ProxyDirection, chunk: Buffe
     return rule;
   }
   return undefined;
-}
-
-/** libuv refuses to reset a socket whose FIN is just being sent, which would then never close. */
-function reset(socket: Socket): void {
-  if (socket.writableEnded && !socket.writableFinished) socket.destroy();
-  else socket.resetAndDestroy();
 }
 
 function closeOf(socket: Socket): Promise<void> {

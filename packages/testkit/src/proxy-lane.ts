@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { resetSocket } from './reset-socket.ts';
 
 /** `request`: from the client to the server. */
 export type ProxyDirection = 'request' | 'reply';
@@ -91,7 +92,7 @@ export class ProxyLane {
       if (waitMs > 0) await sleep(waitMs);
       await this.#control.open();
       if (item.kind === 'chunk') await this.#pass(item.chunk);
-      else if (item.how === 'reset') return void this.#sink.resetAndDestroy();
+      else if (item.how === 'reset') return resetSocket(this.#sink);
       else return void this.#sink.end();
     }
   }

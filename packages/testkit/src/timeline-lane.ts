@@ -1,6 +1,14 @@
-import { type EventLabel, freeRoom, type Room, stackBelow, stackLabels } from './timeline-labels.ts';
+import {
+  type EventLabel,
+  freeRoom,
+  placeLabels,
+  type Room,
+  stackBelow,
+  type Taken,
+} from './timeline-labels.ts';
 import type { TimelineEvent, TimelineLane, TimelineSpan } from './timeline-model.ts';
 import type { TimeScale } from './timeline-scale.ts';
+import { WEIGHTS } from './timeline-style.ts';
 import { textWidth } from './timeline-text.ts';
 
 export interface LaneLayout {
@@ -12,6 +20,13 @@ export interface LaneLayout {
   readonly note: string | undefined;
 }
 
+export interface TextLayout {
+  readonly x: number;
+  readonly y: number;
+  readonly anchor: 'start' | 'middle' | 'end';
+  readonly text: string;
+}
+
 export interface SpanLayout {
   readonly kind: TimelineSpan['kind'];
   readonly tone: string;
@@ -19,31 +34,37 @@ export interface SpanLayout {
   readonly y: number;
   readonly width: number;
   readonly height: number;
-  readonly label:
-    | { readonly className: string; readonly x: number; readonly y: number; readonly text: string }
-    | undefined;
+  /** Whether it goes on to the end of the panel. */
+  readonly isOpen: boolean;
+  readonly label: (TextLayout & { readonly className: string }) | undefined;
 }
 
 export interface EventLayout {
   readonly kind: TimelineEvent['kind'];
   readonly tone: string;
   readonly x: number;
-  readonly middle: number;
-  readonly labelX: number;
-  readonly labelY: number;
-  readonly label: string;
+  readonly y: number;
+  /** Between the mark and the label, down from one height to another. */
+  readonly leader: { readonly from: number; readonly to: number };
+  readonly label: TextLayout;
   readonly time: string;
+  /** Of label and time. */
+  readonly width: number;
 }
 
-/** What a lane shares with the others of its act. */
+/** What a lane shares with the others of its panel. */
 export interface LaneContext {
   readonly scale: TimeScale;
   /** A moment as it is written. */
   readonly time: (ms: number) => string;
   /** The class that gives a token its colour. */
   readonly toneOf: (token: string | undefined) => string;
-  /** The moments at which an arrow arrives on this lane. */
-  readonly targets: ReadonlySet<number>;
+  /** Where the panel's moments may be labelled. */
+  readonly room: Room;
+  /** Where the labels stand, seen from the bar: where fewer arrows come. */
+  readonly side: 'above' | 'below';
+  /** Where something passes on that side. */
+  readonly taken: readonly Taken[];
 }
 
 interface PlacedSpan extends Room {
@@ -51,89 +72,117 @@ interface PlacedSpan extends Room {
 }
 
 const BAR = 26;
+const STRIP = 18;
 const ROW = 17;
 const SMALL_ROW = 16;
 const LABEL_SIZE = 13;
 export const SMALL = 12;
 /** Those further down are drawn over those further up. */
-const STACK: readonly TimelineSpan['kind'][] = ['wait', 'lease', 'claim', 'hold', 'held-back', 'paused'];
+const STACK: readonly TimelineSpan['kind'][] = [
+  ...(['state', 'wrong-state', 'wait', 'lease', 'claim', 'hold', 'held-back', 'paused'] as const),
+];
 
 /**
- * One lane: rows of labels, the bar with spans and marks, and below it the span labels that found no room
- * inside. It is as high as its labels need.
+ * One lane: rows of labels, a guard's strip if there is one, and the bar with spans and marks; or the labels
+ * below. At the foot are the span labels that found no room inside. It is as high as its labels need.
  */
 export function layOutLane(lane: TimelineLane, top: number, context: LaneContext) {
+  const spans = lane.spans ?? [];
   const events = (lane.events ?? []).toSorted((a, b) => a.atMs - b.atMs);
-  const labels = events.map((event) => placeLabel(event, context));
-  const rows = stackLabels(labels);
-  const barTop = top + 12 + (Math.max(-1, ...rows) + 1) * ROW + (rows.length > 0 ? 5 : 0);
+  const wishes = events.map((event) => wishOf(event, context));
+  const labels = placeLabels(wishes, context.room, context.taken);
+  const strip = spans.some(({ kind }) => kind === 'claim') ? STRIP : 0;
+  const labelRows = labels.reduce((rows, { row }) => Math.max(rows, row + 1), 0) * ROW;
+  const stripTop = top + 14 + (context.side === 'above' ? labelRows : 0);
+  const barTop = stripTop + strip;
+  const footTop = barTop + BAR + (context.side === 'below' ? labelRows : 0);
   const middle = barTop + BAR / 2;
-  const { spans, rowsBelow } = layOutSpans(lane.spans ?? [], labels, barTop, context);
+  const marks = events.map(({ kind, atMs }) => {
+    // What a guard refuses gets no further than the guard.
+    return {
+      x: context.scale.x(atMs),
+      y: kind === 'write-refused' && strip > 0 ? stripTop + STRIP / 2 : middle,
+    };
+  });
+  const laid = layOutSpans(spans, marks, { stripTop, barTop, footTop }, context);
   return {
     lane: {
       top,
       middle,
-      bottom: barTop + BAR + rowsBelow * SMALL_ROW + 13,
+      bottom: footTop + laid.rowsBelow * SMALL_ROW + 12,
       labelY: lane.note === undefined ? middle + 5 : middle - 2,
       label: lane.label,
       note: lane.note,
     },
-    spans,
-    events: events.map(
-      ({ kind, label, token, atMs }, i): EventLayout => ({
+    spans: laid.spans,
+    events: events.map(({ kind, label, token, atMs }, i): EventLayout => {
+      const { x = 0, end = 0, side = 'right', row = 0 } = labels[i] ?? {};
+      const [anchor, textX] = side === 'left' ? (['end', end] as const) : (['start', x] as const);
+      const y = context.side === 'above' ? stripTop - 6 - row * ROW : barTop + BAR + 15 + row * ROW;
+      const [leaderFrom, leaderTo] = context.side === 'above' ? [y + 4, middle - 8] : [barTop + BAR, y - 11];
+      return {
         kind,
         tone: context.toneOf(token),
-        x: labels[i]?.x ?? 0,
-        middle,
-        labelX: labels[i]?.start ?? 0,
-        labelY: barTop - 6 - (rows[i] ?? 0) * ROW,
-        label,
+        x: marks[i]?.x ?? 0,
+        y: marks[i]?.y ?? 0,
+        leader: { from: leaderFrom, to: Math.max(leaderFrom, leaderTo) },
+        label: { x: textX, y, anchor, text: label },
         time: context.time(atMs),
-      }),
-    ),
+        width: wishes[i]?.width ?? 0,
+      };
+    }),
   };
 }
 
-export function labelWidth({ label, time }: { readonly label: string; readonly time: string }): number {
-  return textWidth(`${label} `, LABEL_SIZE) + textWidth(time, SMALL);
-}
-
-function placeLabel(event: TimelineEvent, { scale, time, targets }: LaneContext): EventLabel {
-  const x = scale.x(event.atMs);
-  // An arrow comes down on the mark from above and from before: its label makes room.
-  const start = x + (targets.has(event.atMs) ? 9 : -4);
-  return { x, start, end: start + labelWidth({ label: event.label, time: time(event.atMs) }) };
+/** Beside what passes at the mark its label makes room. */
+function wishOf({ kind, label, atMs }: TimelineEvent, { scale, time, taken }: LaneContext): EventLabel {
+  const x = scale.x(atMs);
+  const width = textWidth(`${label} `, LABEL_SIZE, WEIGHTS[kind]) + textWidth(time(atMs), SMALL);
+  const passing = taken.filter(({ at }) => at === x);
+  return {
+    x,
+    width,
+    rightFrom: Math.max(-4, ...passing.map(({ end }) => end + 3 - x)),
+    leftUntil: Math.min(4, ...passing.map((room) => room.x - 3 - x)),
+  };
 }
 
 function layOutSpans(
   spans: readonly TimelineSpan[],
-  labels: readonly EventLabel[],
-  barTop: number,
-  { scale, toneOf }: LaneContext,
+  marks: readonly { readonly x: number; readonly y: number }[],
+  { stripTop, barTop, footTop }: Readonly<Record<'stripTop' | 'barTop' | 'footTop', number>>,
+  { scale, toneOf, room: panel }: LaneContext,
 ): { readonly spans: SpanLayout[]; readonly rowsBelow: number } {
   const placed: PlacedSpan[] = STACK.flatMap((kind) => spans.filter((span) => span.kind === kind)).map(
     (span) => {
       const x = scale.x(span.fromMs);
-      return { span, x, end: Math.max(scale.x(span.toMs), x + 3) };
+      return { span, x, end: Math.max(span.toMs === undefined ? panel.end : scale.x(span.toMs), x + 3) };
     },
   );
-  const marks = labels.map(({ x }) => ({ x: x - 9, end: x + 9 }));
-  const rooms = placed.map((one, i) => roomInside(one, [...marks, ...placed.slice(i + 1)]));
+  const rooms = placed.map((one, i) => {
+    const isStrip = one.span.kind === 'claim';
+    const covering = placed.slice(i + 1).filter(({ span }) => (span.kind === 'claim') === isStrip);
+    // What reaches a mark in the bar comes through the strip.
+    const inIt = isStrip ? marks : marks.filter(({ y }) => y > barTop);
+    return roomInside(one, [...inIt.map(({ x }) => ({ x: x - 9, end: x + 9 })), ...covering]);
+  });
   const outside = placed.filter(({ span }, i) => span.label !== undefined && rooms[i] === undefined);
   const rows = stackBelow(outside.map(({ span, x }) => ({ x, end: x + textWidth(span.label ?? '', SMALL) })));
   const laid = placed.map((one, i): SpanLayout => {
     const { span, x, end } = one;
+    const { kind, label: text } = span;
     const tone = toneOf(span.token);
-    const box = { kind: span.kind, tone, x, y: barTop, width: end - x, height: BAR };
-    const text = span.label;
+    const [y, height] = kind === 'claim' ? [stripTop, STRIP] : [barTop, BAR];
+    const box = { kind, tone, x, y, width: end - x, height, isOpen: span.toMs === undefined };
     if (text === undefined) return { ...box, label: undefined };
     const room = rooms[i];
     if (room === undefined) {
       const row = rows[outside.indexOf(one)] ?? 0;
-      return { ...box, label: { className: 'below', x, y: barTop + BAR + 14 + row * SMALL_ROW, text } };
+      const below = { x, y: footTop + 14 + row * SMALL_ROW, anchor: 'start' as const };
+      return { ...box, label: { ...below, className: 'below', text } };
     }
-    const className = `in-span ${groundOf(span.kind)} ${tone}`;
-    return { ...box, label: { className, x: (room.x + room.end) / 2, y: barTop + BAR / 2 + 4, text } };
+    const inside = { x: (room.x + room.end) / 2, y: y + height / 2 + 4, anchor: 'middle' as const };
+    return { ...box, label: { ...inside, className: `in-span ${groundOf(kind)} ${tone}`, text } };
   });
   return { spans: laid, rowsBelow: Math.max(-1, ...rows) + 1 };
 }
@@ -141,11 +190,23 @@ function layOutSpans(
 /** Where a span's label fits between marks and the spans drawn over it; `undefined`: nowhere. */
 function roomInside({ span, x, end }: PlacedSpan, taken: readonly Room[]): Room | undefined {
   const room = freeRoom({ x, end }, taken);
-  return room.end - room.x >= textWidth(span.label ?? '', SMALL) + 10 ? room : undefined;
+  return room.end - room.x >= textWidth(span.label ?? '', SMALL, 'bold') + 8 ? room : undefined;
 }
 
 function groundOf(kind: TimelineSpan['kind']): string {
-  if (kind === 'hold') return 'on-strong';
-  if (kind === 'wait') return '';
-  return kind === 'paused' || kind === 'held-back' ? 'on-stopped' : 'on-tint';
+  switch (kind) {
+    case 'hold':
+      return 'on-strong';
+    case 'lease':
+    case 'claim':
+      return 'on-tint';
+    case 'paused':
+    case 'held-back':
+      return 'on-stopped';
+    case 'wrong-state':
+      return 'on-wrong';
+    case 'state':
+    case 'wait':
+      return '';
+  }
 }

@@ -1,16 +1,18 @@
 /** A stretch of time on a lane. */
 export interface TimelineSpan {
   /**
-   * - `hold`: a client holds the lock (or believes so);
+   * - `hold`: a client holds the lock, or believes so;
    * - `wait`: it stands in the queue;
-   * - `lease`: the coordination service keeps the lease alive;
-   * - `claim`: a guard accepts nothing older;
+   * - `lease`: the coordination service has given the lock to somebody, whose lease lives;
+   * - `claim`: a guard accepts nothing older, drawn as a strip in front of what it guards;
+   * - `state`, `wrong-state`: what a storage contains, and what it contains once an update is lost;
    * - `paused`: the process is stopped, drawn hatched over what else is there;
-   * - `held-back`: a message is on its way, drawn hatched.
+   * - `held-back`: what was sent does not arrive, drawn hatched.
    */
-  readonly kind: 'hold' | 'wait' | 'lease' | 'claim' | 'paused' | 'held-back';
+  readonly kind: 'hold' | 'wait' | 'lease' | 'claim' | 'state' | 'wrong-state' | 'paused' | 'held-back';
   readonly fromMs: number;
-  readonly toMs: number;
+  /** Default: the end of the panel. */
+  readonly toMs?: number | undefined;
   readonly label?: string | undefined;
   /** Spans and events of one token share a colour. */
   readonly token?: string | undefined;
@@ -29,7 +31,8 @@ export interface TimelineEvent {
     | 'lost-update'
     | 'lease-expired'
     | 'woken'
-    | 'aborted';
+    | 'aborted'
+    | 'failed';
   readonly atMs: number;
   readonly label: string;
   readonly token?: string | undefined;
@@ -37,7 +40,7 @@ export interface TimelineEvent {
 
 /** One row of the picture: a process, a lease, a database. */
 export interface TimelineLane {
-  /** What arrows refer to; unique in its act. */
+  /** What arrows refer to; unique in its panel. */
   readonly id: string;
   readonly label: string;
   /** A second, quieter line under the label. */
@@ -50,22 +53,38 @@ export interface TimelineLane {
 export interface TimelineArrow {
   readonly from: { readonly lane: string; readonly atMs: number };
   readonly to: { readonly lane: string; readonly atMs: number };
-  /** Default `plain`. */
-  readonly kind?: 'plain' | 'applied' | 'refused' | undefined;
+  /** What came of it: `harmful` was applied and should not have been. Default `plain`. */
+  readonly kind?: 'plain' | 'refused' | 'harmful' | undefined;
 }
 
-/** One panel with an axis of its own. */
-export interface TimelineAct {
+/** A moment that divides the story: a line through all lanes. */
+export interface TimelineGuide {
+  readonly atMs: number;
+  readonly label: string;
+}
+
+/** One run of the story, with an axis of its own. */
+export interface TimelinePanel {
   readonly title: string;
-  /** What came of it; drawn in red or green under the title. */
+  /** What came of it, drawn in red or green beside the title. */
   readonly verdict?: { readonly good: boolean; readonly text: string } | undefined;
-  /** The moment that the axis calls 0 s. Default: the earliest in the act. */
+  /** The moment that the axis calls 0 s. Default: the earliest in the panel. */
   readonly originMs?: number | undefined;
   readonly lanes: readonly TimelineLane[];
   readonly arrows?: readonly TimelineArrow[] | undefined;
+  readonly guides?: readonly TimelineGuide[] | undefined;
 }
 
-/** What to draw. Times are milliseconds on one clock, whatever its origin; pure data, fit for JSON. */
+/** Panels to be compared, under one heading. */
+export interface TimelineAct {
+  readonly title: string;
+  readonly panels: readonly TimelinePanel[];
+}
+
+/**
+ * What to draw. Times are milliseconds on one clock, whatever its origin; pure data, fit for JSON. Equal times
+ * are one moment and stand in one place; any difference, however small, sets them apart.
+ */
 export interface Timeline {
   readonly title: string;
   readonly subtitle?: string | undefined;

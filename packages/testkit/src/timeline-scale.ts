@@ -4,35 +4,66 @@ export interface TimeScale {
   x(ms: number): number;
 }
 
+export interface ScaleOptions {
+  readonly left: number;
+  /** Of the whole; it grows where the moments need more. */
+  readonly width: number;
+  /** The least distance between two moments. */
+  readonly gap: number;
+  /** The least distance between two moments of one lane. */
+  readonly laneGap: number;
+}
+
 /**
- * Spreads moments over `width` pixels in proportion to time, except that two of them, 0.1 ms or more apart,
- * are never closer than `gap`. The width grows where there are too many.
+ * Spreads the moments of all lanes over the width in proportion to time, except that none are closer together
+ * than the gaps allow.
  */
-export function timeScale(moments: readonly number[], left: number, width: number, gap: number): TimeScale {
-  const times = [...new Set(moments.map((ms) => Math.round(ms * 10) / 10))].sort((a, b) => a - b);
-  const steps = times.slice(1).map((time, i) => time - (times[i] ?? time));
-  const rate = rateFor(steps, width, gap);
-  const positions = [left];
-  for (const step of steps) positions.push((positions.at(-1) ?? left) + Math.max(gap, rate * step));
+export function timeScale(lanes: readonly (readonly number[])[], options: ScaleOptions): TimeScale {
+  const { left, width } = options;
+  const times = [...new Set(lanes.flat())].sort((a, b) => a - b);
+  const lanesAt = times.map((time) => lanes.flatMap((lane, i) => (lane.includes(time) ? [i] : [])));
+  const place = (rate: number) => placesOf(times, lanesAt, rate, options);
+  const rate = rateFor((rate) => (place(rate).at(-1) ?? left) - left, width);
+  const places = place(rate);
   return {
     x: (ms) => {
       const after = times.findIndex((time) => time >= ms);
       if (after === 0) return left - ((times[0] ?? ms) - ms) * rate;
-      if (after === -1) return (positions.at(-1) ?? left) + (ms - (times.at(-1) ?? ms)) * rate;
+      if (after === -1) return (places.at(-1) ?? left) + (ms - (times.at(-1) ?? ms)) * rate;
       const [t0, t1] = [times[after - 1] ?? ms, times[after] ?? ms];
-      const [x0, x1] = [positions[after - 1] ?? left, positions[after] ?? left];
+      const [x0, x1] = [places[after - 1] ?? left, places[after] ?? left];
       return x0 + ((ms - t0) / (t1 - t0)) * (x1 - x0);
     },
   };
 }
 
-/** Pixels a millisecond, such that the steps, none below the gap, fill the width. Found by bisection. */
-function rateFor(steps: readonly number[], width: number, gap: number): number {
-  const total = (rate: number) => steps.reduce((sum, step) => sum + Math.max(gap, rate * step), 0);
+function placesOf(
+  times: readonly number[],
+  lanesAt: readonly (readonly number[])[],
+  rate: number,
+  { left, gap, laneGap }: ScaleOptions,
+): number[] {
+  const lastOfLane = new Map<number, number>();
+  const places: number[] = [];
+  for (const [i, time] of times.entries()) {
+    const before = places.at(-1);
+    const lanes = lanesAt[i] ?? [];
+    const place = Math.max(
+      before === undefined ? left : before + Math.max(gap, rate * (time - (times[i - 1] ?? time))),
+      ...lanes.map((lane) => (lastOfLane.get(lane) ?? Number.NEGATIVE_INFINITY) + laneGap),
+    );
+    places.push(place);
+    for (const lane of lanes) lastOfLane.set(lane, place);
+  }
+  return places;
+}
+
+/** Pixels a millisecond, the most with which all stays within the width. Found by bisection. */
+function rateFor(widthAt: (rate: number) => number, width: number): number {
   let [low, high] = [0, width];
   for (let i = 0; i < 60; i++) {
     const middle = (low + high) / 2;
-    if (total(middle) > width) high = middle;
+    if (widthAt(middle) > width) high = middle;
     else low = middle;
   }
   return low;

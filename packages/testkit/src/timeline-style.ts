@@ -2,12 +2,14 @@ import type { TimelineEvent, TimelineSpan } from './timeline-model.ts';
 
 /** In the order of the legend. */
 export const SPAN_NAMES: Readonly<Record<TimelineSpan['kind'], string>> = {
-  hold: 'holds the lock',
+  hold: 'believes that it holds the lock',
   wait: 'waits in the queue',
-  lease: 'lease alive',
-  claim: 'accepts nothing older',
+  lease: 'has the lock, while its lease lives',
+  claim: 'tokens that the guard accepts',
+  state: 'what is stored',
+  'wrong-state': 'an update is missing in it',
   paused: 'process stopped',
-  'held-back': 'under way',
+  'held-back': 'network passes nothing on',
 };
 
 export const EVENT_NAMES: Readonly<Record<TimelineEvent['kind'], string>> = {
@@ -17,11 +19,19 @@ export const EVENT_NAMES: Readonly<Record<TimelineEvent['kind'], string>> = {
   'write-sent': 'write sent',
   'write-applied': 'write applied',
   'write-refused': 'write refused',
-  'lost-update': 'update lost',
+  'lost-update': 'late write applied, update lost',
   'lease-expired': 'lease expired',
   woken: 'woken',
   aborted: 'signal aborted',
   released: 'released',
+  failed: 'failed',
+};
+
+/** What the story is about stands out. */
+export const WEIGHTS: Readonly<Partial<Record<TimelineEvent['kind'], 'bold'>>> = {
+  'write-refused': 'bold',
+  'lost-update': 'bold',
+  failed: 'bold',
 };
 
 /** Each mark around its own origin, told from the others by shape as well as by colour. */
@@ -33,14 +43,17 @@ export const MARKS: Readonly<Record<TimelineEvent['kind'], string>> = {
   read: '<circle class="mark quiet" r="3.5"/>',
   'write-sent': '<path class="mark quiet" d="M-5 -5L6 0L-5 5L-2.5 0Z"/>',
   'write-applied':
-    '<circle class="mark good" r="6.5"/><path class="stroke inner" d="M-3 0.2L-0.8 2.6L3.2 -2.4"/>',
+    '<circle class="mark own" r="6.5"/><path class="stroke inner" d="M-3 0.2L-0.8 2.6L3.2 -2.4"/>',
   'write-refused':
-    '<circle class="mark bad" r="6.5"/><path class="stroke inner" d="M-2.5 -2.5L2.5 2.5M2.5 -2.5L-2.5 2.5"/>',
+    '<path class="mark good" d="M0 -8L7 -5.5V0.5C7 4.5 3.5 7 0 8.5C-3.5 7 -7 4.5 -7 0.5V-5.5Z"/>' +
+    '<path class="stroke inner" d="M-2.4 -2.6L2.4 2.4M2.4 -2.6L-2.4 2.4"/>',
   'lost-update':
     '<path class="mark bad" d="M0 -7.5L8 6.5H-8Z"/><path class="stroke inner" d="M0 -2.8V1.8M0 4.1V4.3"/>',
   'lease-expired': '<path class="mark warn" d="M-5 -6H5L-5 6H5Z"/>',
   woken: '<path class="mark quiet" d="M-4.5 -6L6.5 0L-4.5 6Z"/>',
-  aborted: '<path class="mark bad" d="M-6 0L0 -6L6 0L0 6Z"/>',
+  aborted: '<path class="mark warn" d="M-6.5 0L0 -6.5L6.5 0L0 6.5Z"/>',
+  failed:
+    '<circle class="mark bad" r="6.5"/><path class="stroke inner" d="M-2.5 -2.5L2.5 2.5M2.5 -2.5L-2.5 2.5"/>',
 };
 
 const box = (kind: string, tone: string, fill = '') =>
@@ -53,6 +66,8 @@ export const SWATCHES: Readonly<Record<TimelineSpan['kind'], (id: string) => str
   wait: () => box('wait', 'tone-0'),
   lease: () => box('lease', 'tone-1'),
   claim: () => box('claim', 'tone-1'),
+  state: () => box('state', 'tone-0'),
+  'wrong-state': () => box('wrong-state', 'tone-0'),
   paused: hatched('paused'),
   'held-back': hatched('held-back'),
 };
@@ -69,6 +84,8 @@ interface Palette {
   readonly bad: string;
   readonly warn: string;
   readonly stopped: string;
+  readonly content: string;
+  readonly wrong: string;
   readonly inner: string;
   /** For no token, then for each in turn: strong, tint, text on the tint. */
   readonly tones: readonly (readonly [strong: string, tint: string, text: string])[];
@@ -83,6 +100,8 @@ const LIGHT: Palette = {
   bad: '#c4302b',
   warn: '#b36b00',
   stopped: '#e9ecf0',
+  content: '#f1f3f6',
+  wrong: '#fbdcd9',
   inner: '#ffffff',
   tones: [
     ['#5b6675', '#eef1f4', '#3b4450'],
@@ -102,6 +121,8 @@ const DARK: Palette = {
   bad: '#f2695f',
   warn: '#e3a336',
   stopped: '#2b343f',
+  content: '#1f2731',
+  wrong: '#4d1f1c',
   inner: '#11161d',
   tones: [
     ['#8793a3', '#262e38', '#c3ccd8'],
@@ -113,7 +134,7 @@ const DARK: Palette = {
 };
 
 function colours(palette: Palette): string {
-  const { page, ink, quiet, faint, good, bad, warn, stopped, inner } = palette;
+  const { page, ink, quiet, faint, good, bad, warn, stopped, content, wrong, inner } = palette;
   const tones = palette.tones.map(([strong, tint, text], i) => {
     const tone = `.tl .tone-${i}`;
     return (
@@ -124,19 +145,20 @@ function colours(palette: Palette): string {
   return (
     `.tl .page{fill:${page}}.tl text{fill:${ink};stroke:${page}}.tl .halo{stroke:${page}}` +
     `.tl .subtitle,.tl .note,.tl .tick,.tl .legend,.tl .time,.tl .below{fill:${quiet}}` +
-    `.tl .rule,.tl .grid,.tl .base{stroke:${faint}}.tl .axis,.tl .leader{stroke:${quiet}}` +
+    `.tl .rule,.tl .grid,.tl .base{stroke:${faint}}.tl .axis,.tl .leader,.tl line.guide{stroke:${quiet}}` +
     tones.join('') +
-    `.tl .wait{stroke:${quiet}}.tl .paused,.tl .held-back{fill:${stopped};stroke:${quiet}}` +
+    `.tl .tone-good .own{fill:${good}}.tl .wait{stroke:${quiet}}.tl .paused,.tl .held-back{fill:${stopped};stroke:${quiet}}` +
     `.tl .held-back{stroke:${warn}}.tl .hatch.paused{stroke:${quiet}}.tl .hatch.held-back{stroke:${warn}}` +
-    `.tl .on-strong{fill:${inner}}.tl .on-stopped{fill:${ink};stroke:${stopped}}` +
+    `.tl .state{fill:${content};stroke:${quiet}}.tl .wrong-state{fill:${wrong};stroke:${bad}}` +
+    `.tl .on-wrong{fill:${bad};stroke:${wrong}}.tl .on-strong{fill:${inner}}.tl .on-stopped{fill:${ink};stroke:${stopped}}` +
     `.tl .mark{stroke:${page}}.tl .quiet{fill:${quiet}}.tl .hollow.quiet{fill:${page};stroke:${quiet}}` +
     `.tl .stroke.quiet{stroke:${quiet}}.tl .stroke.inner{stroke:${inner}}` +
     `.tl .mark.good{fill:${good}}.tl .mark.bad{fill:${bad}}.tl .mark.warn{fill:${warn}}` +
-    `.tl text.good,.tl .write-applied{fill:${good}}` +
-    `.tl text.bad,.tl text.write-refused,.tl text.lost-update,.tl text.aborted{fill:${bad}}` +
-    `.tl text.lease-expired{fill:${warn}}.tl tspan.time{fill:${quiet}}` +
-    `.tl .arrow.plain{stroke:${quiet}}.tl .arrow.applied{stroke:${good}}.tl .arrow.refused{stroke:${bad}}` +
-    `.tl .head.plain{fill:${quiet}}.tl .head.applied{fill:${good}}.tl .head.refused{fill:${bad}}`
+    `.tl text.good,.tl text.write-refused{fill:${good}}` +
+    `.tl text.bad,.tl text.lost-update,.tl text.failed{fill:${bad}}` +
+    `.tl text.lease-expired,.tl text.aborted{fill:${warn}}.tl tspan.time,.tl text.guide{fill:${quiet}}` +
+    `.tl .arrow.plain{stroke:${quiet}}.tl .arrow.refused{stroke:${good}}.tl .arrow.harmful{stroke:${bad}}` +
+    `.tl .head.plain{fill:${quiet}}.tl .head.refused{fill:${good}}.tl .head.harmful{fill:${bad}}`
   );
 }
 
@@ -145,16 +167,18 @@ export const STYLE =
   '.tl text{font:13px system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;' +
   'stroke-width:4px;stroke-linejoin:round;paint-order:stroke}' +
   '.tl .title{font-size:21px;font-weight:650}.tl .subtitle{font-size:13.5px}' +
-  '.tl .act{font-size:16px;font-weight:650}.tl .lane{font-weight:650;font-size:14px}' +
-  '.tl .note,.tl .tick,.tl .time,.tl .legend,.tl .below{font-size:12px}.tl .tick{text-anchor:middle}' +
-  '.tl .label{font-weight:550}.tl .time{font-weight:400}.tl text.good,.tl text.bad{font-weight:600}' +
-  '.tl .in-span{font-weight:600;font-size:12px;text-anchor:middle}' +
+  '.tl .act{font-size:16.5px;font-weight:650}.tl .panel,.tl .lane{font-weight:650;font-size:14px}' +
+  '.tl .note,.tl .tick,.tl .time,.tl .legend,.tl .below,.tl text.guide{font-size:12px}' +
+  '.tl .tick,.tl .middle,.tl text.guide{text-anchor:middle}.tl .end{text-anchor:end}' +
+  '.tl .label{font-weight:500}.tl .label.bold{font-weight:600}.tl .time{font-weight:400}.tl text.good,.tl text.bad{font-weight:600}' +
+  '.tl .in-span{font-weight:600;font-size:12px}' +
   '.tl .on-strong,.tl .on-tint{stroke:none}' +
   '.tl .wait{fill:none;stroke-dasharray:4 3}.tl .span{stroke-width:1}.tl .hold{stroke:none}' +
   '.tl .paused,.tl .held-back{fill-opacity:.86}.tl .hatch{stroke-width:2.4;stroke-opacity:.5}' +
   '.tl .mark{stroke-width:1.5}.tl .hollow{stroke-width:2}' +
   '.tl .stroke{fill:none;stroke-width:1.8;stroke-linecap:round;stroke-linejoin:round}' +
-  '.tl .grid{stroke-dasharray:2 4}.tl .leader{stroke-width:1;stroke-opacity:.6}' +
+  '.tl .grid{stroke-dasharray:2 4}.tl line.guide{stroke-dasharray:5 4}' +
+  '.tl .leader{stroke-width:1;stroke-opacity:.6}' +
   '.tl .arrow{fill:none;stroke-width:1.8}.tl .arrow.halo{stroke-width:5}.tl .arrow.refused{stroke-dasharray:6 3}' +
   colours(LIGHT) +
   `@media screen and (prefers-color-scheme:dark){${colours(DARK)}}`;

@@ -2,7 +2,8 @@ import { describe, expect, it } from 'vitest';
 import { sampleTimeline } from './fixtures/sample-timeline.ts';
 import { renderTimeline } from './timeline.ts';
 import { layOut, type TimelineLayout } from './timeline-layout.ts';
-import type { Timeline, TimelineEvent, TimelineSpan } from './timeline-model.ts';
+import type { Timeline, TimelineEvent, TimelinePanel, TimelineSpan } from './timeline-model.ts';
+import type { PanelLayout } from './timeline-panel.ts';
 import { timeScale } from './timeline-scale.ts';
 import { textWidth } from './timeline-text.ts';
 
@@ -14,41 +15,69 @@ interface Box {
   readonly height: number;
 }
 
-/** Every text of the acts, with the space that it takes. */
-function textBoxes({ acts }: TimelineLayout): Box[] {
-  return acts.flatMap((act) => [
-    ...act.events.map(({ label, time, labelX, labelY }) => {
-      const width = textWidth(`${label} `, 13) + textWidth(time, 12);
-      return { what: label, x: labelX, y: labelY - 10, width, height: 13 };
-    }),
-    ...act.spans.flatMap(({ label }) => {
+function panelsOf({ acts }: TimelineLayout): PanelLayout[] {
+  return acts.flatMap(({ panels }) => panels);
+}
+
+/** Every text of the panels, with the space that it takes. */
+function textBoxes(layout: TimelineLayout): Box[] {
+  const box = (what: string, x: number, y: number, width: number, size: number, anchor = 'start'): Box => {
+    const before = { start: 0, middle: width / 2, end: width }[anchor] ?? 0;
+    return { what, x: x - before, y: y - 0.75 * size, width, height: size };
+  };
+  return panelsOf(layout).flatMap((panel) => [
+    ...panel.events.map(({ label, width }) => box(label.text, label.x, label.y, width, 13, label.anchor)),
+    ...panel.spans.flatMap(({ label }) => {
       if (label === undefined) return [];
-      const width = textWidth(label.text, 12);
-      const x = label.className === 'below' ? label.x : label.x - width / 2;
-      return [{ what: label.text, x, y: label.y - 9, width, height: 12 }];
+      const weight = label.anchor === 'middle' ? 'bold' : 'regular';
+      return [box(label.text, label.x, label.y, textWidth(label.text, 12, weight), 12, label.anchor)];
     }),
-    ...act.lanes.flatMap(({ label, note, labelY }) => [
-      { what: label, x: act.x, y: labelY - 10, width: textWidth(label, 14.5), height: 13 },
-      ...(note === undefined
-        ? []
-        : [{ what: note, x: act.x, y: labelY + 5, width: textWidth(note, 12), height: 12 }]),
+    ...panel.lanes.flatMap(({ label, note, labelY }) => [
+      box(label, panel.x, labelY, textWidth(label, 14, 'bold'), 13),
+      ...(note === undefined ? [] : [box(note, panel.x, labelY + 15, textWidth(note, 12), 12)]),
     ]),
+    box(panel.title, panel.x, panel.titleY, textWidth(panel.title, 14, 'bold'), 14),
+    ...(panel.verdict === undefined
+      ? []
+      : [
+          box(
+            panel.verdict.text,
+            panel.verdict.x - 7,
+            panel.titleY,
+            textWidth(panel.verdict.text, 13, 'bold'),
+            13,
+          ),
+        ]),
+    ...panel.guides.map(({ x, y, label }) => box(label, x, y, textWidth(label, 12), 12, 'middle')),
   ]);
 }
 
 /** What must stay free of text: marks, and the leaders between them and their labels. */
-function strokeBoxes({ acts }: TimelineLayout): Box[] {
-  return acts.flatMap((act) =>
-    act.events.flatMap(({ label, x, middle, labelY }) => [
-      { what: `mark of ${label}`, x: x - 6, y: middle - 6, width: 12, height: 12 },
-      {
-        what: `leader of ${label}`,
-        x,
-        y: labelY + 4,
-        width: 0,
-        height: Math.max(0, middle - 8 - labelY - 4),
-      },
+function strokeBoxes(layout: TimelineLayout): Box[] {
+  return panelsOf(layout).flatMap(({ events }) =>
+    events.flatMap(({ label, x, y, leader: { from, to } }) => [
+      { what: `mark of ${label.text}`, x: x - 6, y: y - 6, width: 12, height: 12 },
+      { what: `leader of ${label.text}`, x, y: from, width: 0, height: to - from },
     ]),
+  );
+}
+
+/** Arrows in slices, each as wide as the arrow is there. */
+function arrowBoxes(layout: TimelineLayout): Box[] {
+  return panelsOf(layout).flatMap(({ arrows }) =>
+    arrows.flatMap(({ x1, y1, x2, y2 }) =>
+      Array.from({ length: 20 }, (_, i) => {
+        const [from, to] = [x1 + ((x2 - x1) * i) / 20, x1 + ((x2 - x1) * (i + 1)) / 20];
+        const y = y1 + ((y2 - y1) * i) / 20;
+        return {
+          what: 'arrow',
+          x: Math.min(from, to),
+          y,
+          width: Math.abs(to - from),
+          height: (y2 - y1) / 20,
+        };
+      }),
+    ),
   );
 }
 
@@ -80,8 +109,26 @@ function expectReadable(timeline: Timeline): void {
 }
 
 describe('a timeline', () => {
-  it('of a real story has no two texts in one place', () => {
+  it('of a real story has no two texts in one place, nor a text under an arrow', () => {
     expectReadable(sampleTimeline);
+    const layout = layOut(sampleTimeline);
+    expect(arrowBoxes(layout)).toHaveLength(20 * 10);
+    expect(overlaps(textBoxes(layout), arrowBoxes(layout))).toEqual([]);
+  });
+
+  it('of a real story finds room for every label of a span inside it', () => {
+    const labels = panelsOf(layOut(sampleTimeline)).flatMap(({ spans }) => spans.map(({ label }) => label));
+    expect(labels.filter((label) => label?.className === 'below')).toEqual([]);
+  });
+
+  it('draws what lasts to the end of its panel, and a refusal at the guard', () => {
+    const panel = panelsOf(layOut(sampleTimeline))[1];
+    const claims = panel?.spans.filter(({ kind }) => kind === 'claim') ?? [];
+    const [last] = claims.slice(-1);
+    expect((last?.x ?? 0) + (last?.width ?? 0)).toBe(panel?.plot.right);
+    const refusal = panel?.events.find(({ kind }) => kind === 'write-refused');
+    expect(refusal?.y).toBe((last?.y ?? 0) + (last?.height ?? 0) / 2);
+    expect(panel?.arrows.find(({ kind }) => kind === 'refused')?.y2).toBeLessThan(refusal?.y ?? 0);
   });
 
   it.each(Array.from({ length: 40 }, (_, seed) => seed + 1))('made at random (%i) has neither', (seed) => {
@@ -102,13 +149,15 @@ describe('a timeline', () => {
   it('tells its story in words, in order, act by act', () => {
     const desc = /<desc[^>]*>([^<]*)<\/desc>/.exec(renderTimeline(sampleTimeline))?.[1] ?? '';
     const parts = [
+      'A is paused.',
       'Without a guard.',
-      'acquires t1 = 5',
+      'acquires token 5',
       'lease expires',
-      'acquires t2 = 9',
-      'B’s 20 are gone',
-      'With a guard.',
+      'acquires token 9',
+      'B’s 50 are gone',
+      'With the guard.',
       'refused: stale-token',
+      'A’s write is under way.',
     ];
     const places = parts.map((part) => desc.indexOf(part));
     expect(Math.min(...places)).toBeGreaterThanOrEqual(0);
@@ -123,14 +172,20 @@ describe('a timeline', () => {
       acts: [
         {
           title: nasty,
-          verdict: { good: false, text: nasty },
-          lanes: [
+          panels: [
             {
-              id: nasty,
-              label: nasty,
-              note: nasty,
-              spans: [{ kind: 'hold', fromMs: 0, toMs: 1, label: nasty, token: nasty }],
-              events: [{ kind: 'read', atMs: 0, label: nasty }],
+              title: nasty,
+              verdict: { good: false, text: nasty },
+              guides: [{ atMs: 0, label: nasty }],
+              lanes: [
+                {
+                  id: nasty,
+                  label: nasty,
+                  note: nasty,
+                  spans: [{ kind: 'hold', fromMs: 0, toMs: 1, label: nasty, token: nasty }],
+                  events: [{ kind: 'read', atMs: 0, label: nasty }],
+                },
+              ],
             },
           ],
         },
@@ -144,33 +199,53 @@ describe('a timeline', () => {
   });
 
   it('can be empty, or a single moment', () => {
-    expectReadable({ title: 'Nothing', acts: [] });
     const lone = { id: 'A', label: 'A', events: [{ kind: 'read', atMs: 5, label: 'once' } as const] };
-    expectReadable({ title: 'One', acts: [{ title: 'Act', lanes: [lone, { id: 'B', label: 'B' }] }] });
-    expect(renderTimeline({ title: 'One', acts: [{ title: 'Act', lanes: [lone] }] })).not.toContain('NaN');
+    for (const panels of [
+      [],
+      [{ title: 'none', lanes: [] }],
+      [{ title: 'one', lanes: [lone, { id: 'B', label: 'B' }] }],
+    ]) {
+      const timeline = { title: 'Little', acts: [{ title: 'Act', panels }] };
+      expectReadable(timeline);
+      expect(renderTimeline(timeline)).not.toMatch(/NaN|Infinity/);
+    }
+    expectReadable({ title: 'Nothing', acts: [] });
   });
 
   it('refuses what it cannot draw, by name', () => {
+    const drawing = (panel: Omit<TimelinePanel, 'title'>) => () =>
+      renderTimeline({ title: '', acts: [{ title: '', panels: [{ title: 'late', ...panel }] }] });
     const lanes = [{ id: 'A', label: 'A' }];
     const arrows = [{ from: { lane: 'A', atMs: 0 }, to: { lane: 'Z', atMs: 1 } }];
-    expect(() => renderTimeline({ title: '', acts: [{ title: '', lanes, arrows }] })).toThrow('lane "Z"');
+    expect(drawing({ lanes, arrows })).toThrow('lane "Z"');
     const events = [{ kind: 'read', atMs: Number.NaN, label: '' } as const];
-    const broken = { title: 'late', lanes: [{ id: 'A', label: 'A', events }] };
-    expect(() => renderTimeline({ title: '', acts: [broken] })).toThrow('act "late" has the time NaN');
+    expect(drawing({ lanes: [{ id: 'A', label: 'A', events }] })).toThrow('panel "late" has the time NaN');
   });
 });
 
 describe('the time scale', () => {
+  const options = { left: 10, width: 600, gap: 15, laneGap: 30 };
+
   it('keeps order, gaps and the width', () => {
-    const moments = [0, 1, 2, 3, 500, 501, 4_000];
-    const scale = timeScale(moments, 10, 600, 22);
-    const xs = moments.map((ms) => scale.x(ms));
-    const gaps = xs.slice(1).map((x, i) => x - (xs[i] ?? 0));
-    expect(Math.min(...gaps)).toBeGreaterThanOrEqual(22);
-    expect(xs[0]).toBe(10);
-    expect(xs.at(-1)).toBeCloseTo(610, 6);
+    const [one, other] = [
+      [0, 2, 500, 4_000],
+      [1, 3, 501],
+    ];
+    const scale = timeScale([one ?? [], other ?? []], options);
+    const xs = (moments: readonly number[] = []) => moments.map((ms) => scale.x(ms));
+    const gaps = (places: readonly number[]) => places.slice(1).map((x, i) => x - (places[i] ?? 0));
+    const all = xs([0, 1, 2, 3, 500, 501, 4_000]);
+    expect(Math.min(...gaps(all))).toBeGreaterThanOrEqual(15);
+    expect(Math.min(...gaps(xs(one)), ...gaps(xs(other)))).toBeGreaterThanOrEqual(30);
+    expect(all[0]).toBe(10);
+    expect(all.at(-1)).toBeCloseTo(610, 6);
     expect(scale.x(250)).toBeGreaterThan(scale.x(3));
     expect(scale.x(250)).toBeLessThan(scale.x(500));
+  });
+
+  it('grows where the gaps need more than the width', () => {
+    const moments = Array.from({ length: 40 }, (_, i) => i);
+    expect(timeScale([moments], options).x(39)).toBe(10 + 39 * 30);
   });
 });
 
@@ -205,7 +280,7 @@ function randomTimeline(seed: number): Timeline {
     'write-refused',
     'woken',
   ];
-  const spanKinds: readonly TimelineSpan['kind'][] = ['hold', 'wait', 'lease', 'paused'];
+  const spanKinds: readonly TimelineSpan['kind'][] = ['hold', 'wait', 'lease', 'claim', 'paused'];
   const lanes = Array.from({ length: 1 + below(4) }, (_, lane) => ({
     id: `${lane}`,
     label: `lane ${'x'.repeat(below(12))}`,
@@ -221,5 +296,5 @@ function randomTimeline(seed: number): Timeline {
       return { kind: pick(spanKinds), fromMs, toMs: fromMs + 5 + below(900), label: 'a span of words' };
     }),
   }));
-  return { title: `random ${seed}`, acts: [{ title: 'act', lanes }] };
+  return { title: `random ${seed}`, acts: [{ title: 'act', panels: [{ title: 'panel', lanes }] }] };
 }

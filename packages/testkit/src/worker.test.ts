@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import { startWorker, type Worker, type WorkerOptions } from './worker.ts';
+import { type LoggedMessage, startWorker, type Worker, type WorkerOptions } from './worker.ts';
 
 describe('a worker', { timeout: 60_000 }, () => {
   let worker: Worker | undefined;
@@ -34,6 +34,22 @@ describe('a worker', { timeout: 60_000 }, () => {
       'echoed',
     ]);
     expect(worker.messages.map(({ atMs }) => atMs)).toEqual(worker.messages.map(({ atMs }) => atMs).sort());
+  });
+
+  it('tells listeners what it reports, before it is read, until they are disposed', async () => {
+    const worker = await start();
+    await worker.next('ready');
+    const heard: LoggedMessage[] = [];
+    const listening = worker.onMessage((logged) => heard.push(logged));
+    worker.send({ type: 'echo', n: 1 });
+    worker.send({ type: 'echo', n: 2 });
+    await worker.next((message) => message['n'] === 2);
+    expect(heard.map(({ message }) => message['n'])).toEqual([1, 2]);
+    expect(heard).toEqual(worker.messages.slice(1));
+    listening[Symbol.dispose]();
+    worker.send({ type: 'echo', n: 3 });
+    await worker.next((message) => message['n'] === 3);
+    expect(heard).toHaveLength(2);
   });
 
   it('runs nothing while paused, and goes on when resumed', async () => {

@@ -99,6 +99,7 @@ export class Worker implements AsyncDisposable {
   readonly #messages: LoggedMessage[] = [];
   readonly #unread: WorkerMessage[] = [];
   readonly #waiters = new Set<Waiter>();
+  readonly #listeners = new Set<(logged: LoggedMessage) => void>();
   #exit: ProcessExit | undefined;
   #stdout = '';
   #stderr = '';
@@ -158,6 +159,17 @@ export class Worker implements AsyncDisposable {
     const result = await this.#wait(matches, what, timeoutMs);
     if (result instanceof TestkitError) throw result;
     return result as T;
+  }
+
+  /**
+   * Calls `listener` with everything it reports from now on, in order and before `next` hands it out, until
+   * disposed. What it has reported so far is in `messages`. A listener must not throw: nobody would catch it.
+   */
+  onMessage(listener: (logged: LoggedMessage) => void): Disposable {
+    // In a function of its own: the same listener may be given twice.
+    const call = (logged: LoggedMessage) => listener(logged);
+    this.#listeners.add(call);
+    return { [Symbol.dispose]: () => void this.#listeners.delete(call) };
   }
 
   /** Resolves when the worker is at `pauseHere(name)`, or stopped at `freezeHere(name)`. */
@@ -232,7 +244,9 @@ export class Worker implements AsyncDisposable {
 
   #take(envelope: UpEnvelope): void {
     const message = envelope.up === 'point' ? { type: POINT, name: envelope.name } : envelope.message;
-    this.#messages.push({ atMs: envelope.atMs, message });
+    const logged = { atMs: envelope.atMs, message };
+    this.#messages.push(logged);
+    for (const listener of this.#listeners) listener(logged);
     const waiter = [...this.#waiters].find(({ matches }) => matches(message));
     if (waiter === undefined) this.#unread.push(message);
     else waiter.settle(message);
