@@ -26,6 +26,13 @@ async function demo(args) {
 }
 
 /** @param {readonly string[]} args */
+async function simulate(args) {
+  await setUp({});
+  const main = join(root, 'scripts', 'simulate.ts');
+  return node(['--conditions=@lockkeeper/source', '--import', 'tsx', main, ...args]);
+}
+
+/** @param {readonly string[]} args */
 const test = (args) => vitest(['unit', 'integration', 'scripts'], args);
 
 /** @param {readonly string[]} args */
@@ -142,7 +149,7 @@ function node(args, env = {}) {
 }
 
 /** @type {Record<string, (args: readonly string[]) => Promise<Ended>>} */
-const commands = { demo, test, faults, check, format, build };
+const commands = { demo, simulate, test, faults, check, format, build };
 
 /** @param {readonly string[]} argv */
 async function main([name = '', ...args]) {

@@ -62,14 +62,12 @@ describe.each(versions)('a cluster of etcd %s', { timeout: 120_000 }, (version) 
     }
     await expect.poll(() => value(leader, 'a'), { timeout: 20_000 }).toBe('1');
   });
+});
 
-  it('reports a member that does not start, and leaves nothing', async () => {
-    const error = await startEtcdCluster({
-      version,
-      memberExtraArgs: [[], ['--no-such-flag']],
-    }).catch((reason: Error) => reason);
-    expect(error).toMatchObject({ code: 'start-failed', message: expect.stringContaining('no-such-flag') });
-  });
+it('reports a member that does not start, in its own words', async () => {
+  const memberExtraArgs = [[], ['--no-such-flag']];
+  const error = await startEtcdCluster({ memberExtraArgs }).catch((reason: Error) => reason);
+  expect(error).toMatchObject({ code: 'start-failed', message: expect.stringContaining('no-such-flag') });
 });
 
 it('wants isolatable for isolate()', async () => {

@@ -70,17 +70,39 @@ describe('finding a PostgreSQL', () => {
   });
 
   it('uses the address in the environment, which it cannot stop', async () => {
-    vi.stubEnv('POSTGRES_URL', 'postgres://me:s%40fe@localhost:5433/data');
+    await using started = await startPostgres({ own: true });
+    vi.stubEnv('POSTGRES_URL', started.url.replace(started.password, 's%40fe').replace(/postgres$/, 'data'));
     const found = await startPostgres();
     expect(found).toMatchObject({
       route: 'env',
-      host: 'localhost',
-      port: 5433,
-      user: 'me',
+      host: '127.0.0.1',
+      port: started.port,
+      user: 'postgres',
       password: 's@fe',
       database: 'data',
+      version: 'unknown',
     });
     await expect(found.kill()).rejects.toMatchObject({ code: 'not-ours' });
+    await started.pause();
+    await expect(startPostgres()).rejects.toMatchObject({ code: 'no-server', message: /no answer within/ });
+    started.resume();
+    await started.kill();
+    await expect(startPostgres()).rejects.toMatchObject({
+      code: 'no-server',
+      message: expect.stringMatching(`POSTGRES_URL names 127.0.0.1:${started.port}.*ECONNREFUSED`),
+    });
+  }, 60_000);
+
+  it.each([
+    ['mysql://h/x', 'POSTGRES_URL has the scheme "mysql:"; expected postgres://'],
+    ['localhost:5432/x', 'POSTGRES_URL has the scheme "localhost:"; expected postgres://'],
+    ['//me:secret@host', 'POSTGRES_URL is "//me:…@host"; expected postgres://'],
+  ])('refuses the address %s by name', async (address, message) => {
+    vi.stubEnv('POSTGRES_URL', address);
+    await expect(startPostgres()).rejects.toMatchObject({
+      code: 'invalid-option',
+      message: expect.stringContaining(message),
+    });
   });
 
   it('says what to do where there is none', async () => {

@@ -13,6 +13,7 @@ import {
 } from './find-server.ts';
 import { freePorts } from './free-ports.ts';
 import { foreignServer, OwnedServer, TemporaryFolder, type TestServer } from './owned-server.ts';
+import { probePostgres, readPostgresUrl } from './postgres-server-probe.ts';
 import { ServerProcess } from './server-process.ts';
 
 export interface PostgresOptions {
@@ -38,10 +39,14 @@ export interface PostgresServer extends TestServer {
   readonly user: string;
   readonly password: string;
   readonly database: string;
-  /** `unknown` where the server was found by POSTGRES_URL: ask it by `SHOW server_version`. */
+  /**
+   * `unknown` where the server was found by POSTGRES_URL and tells it only to those who have signed in: ask it
+   * by `SHOW server_version`.
+   */
   readonly version: string;
 }
 
+const VARIABLE = 'POSTGRES_URL';
 const READY_WITHIN_MS = 60_000;
 const BIND_TRIES = 5;
 const USER = 'postgres';
@@ -51,17 +56,17 @@ const NOBODY = 65534;
 /**
  * Starts a PostgreSQL on loopback, with temporary data and a free port, and resolves when it takes
  * connections. Found in this order, which `LOCKKEEPER_SERVERS=env|path|unpacked` narrows to one: an address
- * in POSTGRES_URL (nothing is started then, and it cannot be paused or killed), `postgres` on PATH or in
- * /usr/lib/postgresql, the set-up's cache.
+ * in POSTGRES_URL (nothing is started then, and it cannot be paused or killed; it has to answer, but whether it
+ * takes this user and password is not tried), `postgres` on PATH or in /usr/lib/postgresql, the set-up's cache.
  *
  * The server ends with `stop()`, and by itself when this process ends, in whatever way. A wiped restart is
  * a new database cluster under the same address and password.
- * @throws {@link TestkitError} `no-server`, `start-failed`
+ * @throws {@link TestkitError} `no-server`, `start-failed`, `invalid-option`
  */
 export async function startPostgres(options: PostgresOptions = {}): Promise<PostgresServer> {
   const anyVersion = options.version === undefined || ['newest', 'oldest'].includes(options.version);
   const owned = options.own || options.settings || !anyVersion;
-  const address = owned ? undefined : addressFromEnvironment('POSTGRES_URL');
+  const address = owned ? undefined : addressFromEnvironment(VARIABLE);
   if (address !== undefined) return foreignPostgres(address);
   return startOwn(chooseVersion('PostgreSQL', findPostgreses(), options.version), options);
 }
@@ -244,18 +249,12 @@ function postgresServer(
   };
 }
 
-function foreignPostgres(address: string): PostgresServer {
-  if (!URL.canParse(address)) {
-    throw new TestkitError('invalid-option', `POSTGRES_URL is "${address}"; expected postgres://…`);
-  }
-  const url = new URL(address);
+async function foreignPostgres(text: string): Promise<PostgresServer> {
+  const address = readPostgresUrl(VARIABLE, text);
+  const version = (await probePostgres(VARIABLE, address)) ?? 'unknown';
   return {
-    ...foreignServer('PostgreSQL', url.host, 'unknown'),
-    url: address,
-    host: url.hostname || '127.0.0.1',
-    port: Number(url.port || 5432),
-    user: decodeURIComponent(url.username),
-    password: decodeURIComponent(url.password),
-    database: decodeURIComponent(url.pathname.slice(1)) || decodeURIComponent(url.username),
+    ...foreignServer('PostgreSQL', `${address.host}:${address.port}`, version),
+    ...address,
+    url: text,
   };
 }

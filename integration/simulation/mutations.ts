@@ -1,0 +1,293 @@
+/** One place of a source file, changed. `find` must occur in it exactly once. */
+export interface Edit {
+  /** Below `packages/core/src`. */
+  readonly file: string;
+  readonly find: string;
+  readonly replace: string;
+}
+
+/** A bug, put into the real sources on purpose. */
+export interface Mutation {
+  readonly name: string;
+  /** What goes wrong with it. */
+  readonly harm: string;
+  readonly edits: readonly Edit[];
+}
+
+export const mutations: readonly Mutation[] = [
+  {
+    name: 'deadline counted from the receipt',
+    harm: 'a reply that took long extends the lease beyond what the server granted',
+    edits: [
+      {
+        file: 'session/session.ts',
+        find: 'grantedLease(sentAt, wallAtSend, granted.ttlMs, marginMs)',
+        replace:
+          'grantedLease(coordinator.clock.now(), coordinator.clock.wallTime(), granted.ttlMs, marginMs)',
+      },
+      {
+        file: 'session/session.ts',
+        find: "this.#step({ type: 'confirmed', sentAt, ttlMs,",
+        replace: "this.#step({ type: 'confirmed', sentAt: this.#clock.now(), ttlMs,",
+      },
+    ],
+  },
+  {
+    name: 'no margin before the end of a lease',
+    harm: 'a clock that is a little slow holds on after the lease has expired',
+    edits: [
+      {
+        file: 'session/lease-machine.ts',
+        find: 'return Math.min(marginMs ?? Math.max(500, ttlMs / 10), ttlMs / 2);',
+        replace: 'return 0;',
+      },
+    ],
+  },
+  {
+    name: 'loss left to the timers',
+    harm: 'after a pause user code runs before the timers, and believes that it holds the lock',
+    edits: [
+      {
+        file: 'session/session.ts',
+        find: "    return this.#step({ type: 'looked', ...this.#moment() });",
+        replace: '    return this.#state;',
+      },
+      {
+        file: 'session/session.ts',
+        find: "if (this.#look().phase === 'live') this.#armTimers();",
+        replace: "if (this.#step({ type: 'looked', ...this.#moment() }).phase === 'live') this.#armTimers();",
+      },
+    ],
+  },
+  {
+    name: 'a suspended machine goes unnoticed',
+    harm: 'its monotonic clock stood still, so the deadline has not passed for it',
+    edits: [
+      {
+        file: 'session/lease-machine.ts',
+        find: 'if (offset - state.wallOffset > tolerated) {',
+        replace: 'if (offset - state.wallOffset > 10 * tolerated + state.ttlMs * 1_000) {',
+      },
+    ],
+  },
+  {
+    name: 'lease revoked at once on loss',
+    harm: 'gives away the margin while work under the lock still runs',
+    edits: [
+      {
+        file: 'session/session.ts',
+        find: 'if (members.length === 0) void this.#revoke();',
+        replace: 'void this.#revoke();',
+      },
+    ],
+  },
+  {
+    name: 'the ending deletes whatever is there',
+    harm: 'a repeat that comes late deletes the key of a newer acquisition',
+    edits: [
+      {
+        file: 'lock/ending.ts',
+        find: `    compare: [
+      token === undefined
+        ? { key, target: 'value', is: '=', to: value }
+        : { key, target: 'modRevision', is: '=', to: token },
+    ],`,
+        replace: '    compare: value === undefined || token === 0n ? [] : [],',
+      },
+    ],
+  },
+  {
+    name: 'no cancelled key',
+    harm: 'a late copy of the enqueue creates a key that nobody owns and the session keeps alive',
+    edits: [
+      {
+        file: 'lock/ending.ts',
+        find: 'acquisition.unanswered > 0 ? [{ op:',
+        replace: 'acquisition.unanswered > 1e9 ? [{ op:',
+      },
+    ],
+  },
+  {
+    name: 'the cancelled key is not looked at',
+    harm: 'the same, although it is there',
+    edits: [
+      {
+        file: 'lock/enqueue.ts',
+        find: "      { key: cancelledKey, target: 'createRevision', is: '=', to: 0n },\n",
+        replace: '',
+      },
+    ],
+  },
+  {
+    name: 'an ending is sent once',
+    harm: 'the key of a hold that was released stays',
+    edits: [
+      {
+        file: 'lock/ending.ts',
+        find: "if (session.isLost()) return 'session-lost';\n        logger",
+        replace: "if (session.isLost() || sent > 0) return 'session-lost';\n        logger",
+      },
+    ],
+  },
+  {
+    name: 'an ending leaves what it finds in place of its key',
+    harm: 'a key that was put there by somebody else, or by a late copy, stays',
+    edits: [
+      {
+        file: 'lock/ending.ts',
+        find: 'if (found !== undefined) await removeKey(coordinator, found, call);',
+        replace: 'if (found === undefined) await removeKey(coordinator, found as never, call);',
+      },
+    ],
+  },
+  {
+    name: 'slot freed before the ending is confirmed',
+    harm: 'the next acquisition takes the same key, and the ending of this one removes it',
+    edits: [
+      {
+        file: 'lock/ending.ts',
+        find: '  let sent = 0;\n',
+        replace:
+          '  let sent = 0;\n  session.slots.free(acquisition.name, Number(acquisition.key.split(".")[1] ?? 0));\n',
+      },
+    ],
+  },
+  {
+    name: 'a loss sends no ending',
+    harm: 'a key that was overwritten is left without an owner',
+    edits: [
+      { file: 'lock/hold.ts', find: 'if (!session.isLost()) void this.#end();', replace: '' },
+      {
+        file: 'lock/hold.ts',
+        find: `    void this.#end();
+    return { outcome: 'already-lost', sealed: undefined };`,
+        replace: "    return { outcome: 'already-lost', sealed: undefined };",
+      },
+    ],
+  },
+  {
+    name: 'the deciding read does not look for the own key',
+    harm: 'a waiter whose key was deleted is granted a lock that it has no claim to',
+    edits: [
+      {
+        file: 'lock/wait-turn.ts',
+        find: `      if (own?.key !== acquisition.key || own.createRevision !== token) {
+        // It may have gone with the lease; a renewal tells.
+        await acquisition.session.renewNow();
+        throw acquisition.lostWhileWaiting(acquisition.session.lossCause ?? 'key-deleted');
+      }
+      if (own.modRevision !== token) throw acquisition.lostWhileWaiting('foreign-write');
+`,
+        replace: "      if (own === undefined) return { turn: 'ours' };\n",
+      },
+    ],
+  },
+  {
+    name: 'granted on the predecessor’s deletion alone',
+    harm: 'the predecessor may only have given up',
+    edits: [
+      {
+        file: 'lock/wait-turn.ts',
+        find: 'if (wake.watchEnded) await backOff.wait(signal);',
+        replace: 'if (wake.watchEnded) await backOff.wait(signal);\n      else return;',
+      },
+    ],
+  },
+  {
+    name: 'watches begin a revision too late',
+    harm: 'a deletion in between goes unseen, and everybody waits for the next poll',
+    edits: [
+      {
+        file: 'lock/wait-turn.ts',
+        find: 'let startRevision = revision + 1n;',
+        replace: 'let startRevision = revision + 2n;',
+      },
+      {
+        file: 'lock/wait-turn.ts',
+        find: 'startRevision = turn.revision + 1n;',
+        replace: 'startRevision = turn.revision + 2n;',
+      },
+    ],
+  },
+  {
+    name: 'blind repeat of the enqueue',
+    harm: 'a second copy rewrites the own key: its token is not the one that was granted',
+    edits: [
+      {
+        file: 'lock/enqueue.ts',
+        find: "      { key, target: 'createRevision', is: '=', to: 0n },\n",
+        replace: '',
+      },
+    ],
+  },
+  {
+    name: 'unknown told as failure',
+    harm: 'an acquire fails although it may have been applied',
+    edits: [
+      {
+        file: 'lock/enqueue.ts',
+        find: `    if (error.code === 'unreachable') {
+      acquisition.trouble = error;
+      return 'unreachable';
+    }
+`,
+        replace: '',
+      },
+    ],
+  },
+  {
+    name: 'seal skipped',
+    harm: 'a late write of a holder that has released is accepted',
+    edits: [
+      { file: 'lock/claims.ts', find: 'await guard.seal(token, { signal: scope.signal });', replace: '' },
+    ],
+  },
+  {
+    name: 'claim skipped',
+    harm: 'a late write of the last holder is accepted after the hand-over',
+    edits: [
+      {
+        file: 'lock/lock.ts',
+        find: 'await claimAll(clock, attempt.claims, hold.token, attempt.claimTimeoutMs, signal);',
+        replace: '',
+      },
+    ],
+  },
+  {
+    name: 'granted with hardly any time left',
+    harm: 'a hold is handed out that is about to be lost',
+    edits: [
+      { file: 'lock/lock.ts', find: 'await freshen(clock, acquisition.session, signal);', replace: '' },
+    ],
+  },
+  {
+    name: 'keys of holds are not watched',
+    harm: 'a holder does not learn that its key was deleted',
+    edits: [{ file: 'lock/hold.ts', find: 'host.ownership.add(this.#owned);', replace: '' }],
+  },
+  {
+    name: 'regression compared with the highest revision seen so far',
+    harm: 'replies that overtake each other end healthy sessions',
+    edits: [
+      {
+        file: 'coordinator/history-watch.ts',
+        find: `    const seenBefore = this.#highest;
+    const reply = await sent;`,
+        replace: `    const reply = await sent;
+    const seenBefore = this.#highest;`,
+      },
+      {
+        file: 'coordinator/history-watch.ts',
+        find: 'if (revision >= seen || this.#highest < seen) return;',
+        replace: '',
+      },
+    ],
+  },
+];
+
+/** @throws RangeError if there is none of that name. */
+export function mutation(name: string): Mutation {
+  const found = mutations.find((other) => other.name === name);
+  if (found === undefined) throw new RangeError(`no mutation "${name}"`);
+  return found;
+}

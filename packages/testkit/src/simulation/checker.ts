@@ -1,0 +1,160 @@
+import type { Hold, ReleaseAnswer } from '@lockkeeper/core';
+import type { FencingToken } from '@lockkeeper/fencing';
+import { AcquireRules, type Attempt, type Seat } from './acquire-rules.ts';
+import type { SimulatedEtcd } from './etcd.ts';
+import type { Held } from './held.ts';
+import { HoldRules, PROMPT_MS } from './hold-rules.ts';
+import type { Contender, Observer } from './observer.ts';
+import type { SimulatedProcess } from './process.ts';
+import type { GuardedWrite, Resource, StorageListener } from './storage.ts';
+import { StorageRules } from './storage-rules.ts';
+import type { World } from './world.ts';
+
+/** What a simulation found: a promise that was broken. */
+export interface Violation {
+  readonly kind: string;
+  readonly message: string;
+  /** True time, in milliseconds since the beginning. */
+  readonly atMs: number;
+}
+
+/**
+ * Within this time the first of a queue is granted while what was disturbed settles: less than the 15 s
+ * after which waiters look without being told.
+ */
+const PATIENT_MS = 12_000;
+
+/**
+ * Holds everything that happens against what the protocol promises. It looks at the truth in etcd and at
+ * what clients believe, after every step; the first contradiction is kept.
+ */
+export class Checker implements StorageListener {
+  violation: Violation | undefined;
+  readonly acquiring: AcquireRules;
+  readonly holding: HoldRules;
+  readonly storage: StorageRules;
+  readonly #world: World;
+  readonly #etcd: SimulatedEtcd;
+  readonly #observer: Observer;
+  readonly #calm: boolean;
+  #healedAt: number | undefined;
+
+  /** @param calm - nothing disturbs the clients: then they are held to more. */
+  constructor(world: World, etcd: SimulatedEtcd, observer: Observer, calm: boolean) {
+    this.#world = world;
+    this.#etcd = etcd;
+    this.#observer = observer;
+    this.#calm = calm;
+    const report = (kind: string, message: string) => this.report(kind, message);
+    this.acquiring = new AcquireRules(observer, report);
+    this.holding = new HoldRules(world, observer, calm, report);
+    this.storage = new StorageRules(report);
+    observer.onRemoved = (contender, actor) => this.holding.onRemoved(contender, actor);
+    observer.onDataWrite = (write) =>
+      this.storage.wroteToEtcd(write, (key, token) => observer.isIntact(key, token));
+  }
+
+  report(kind: string, message: string): void {
+    this.violation ??= { kind, message, atMs: this.#world.now };
+  }
+
+  healed(): void {
+    this.#healedAt = this.#world.now;
+  }
+
+  granted(attempt: Attempt, hold: Hold): Held {
+    this.acquiring.ended(attempt);
+    const held = this.holding.onGranted(attempt, hold);
+    if (attempt.visit.claims) this.storage.mustBeClaimed(attempt.visit.lock, hold.token);
+    return held;
+  }
+
+  /** Its work has ended. */
+  settle(held: Held): void {
+    held.settledAt ??= this.#world.now;
+  }
+
+  released(held: Held, answer: ReleaseAnswer): void {
+    const { visit } = held.attempt;
+    if (visit.claims && answer.sealed === true) this.storage.mustBeSealed(visit.lock, held.hold.token);
+    this.holding.onReleased(held, answer);
+  }
+
+  /** After every step. */
+  look(): void {
+    this.holding.look();
+    if (this.#calm) this.#lookForStandstill(0, PROMPT_MS);
+    else if (this.#healedAt !== undefined) this.#lookForStandstill(this.#healedAt, PATIENT_MS);
+  }
+
+  /** A keeper has closed: nothing of it may be left. */
+  closed(process: SimulatedProcess, { connection }: Seat): void {
+    const { pendingCalls, openWatches } = connection;
+    if (pendingCalls === 0 && openWatches === 0) return;
+    this.report(
+      'leak',
+      `${process.name} closed its keeper, but ${pendingCalls} calls and ${openWatches} watches are open`,
+    );
+  }
+
+  /** All work is done, the keepers are still open. */
+  nothingQueued(): void {
+    for (const { key, acquisition } of this.#observer.contenders.values()) {
+      this.report('leaked-key', `${key} (of ${acquisition}) is left although nobody holds or waits`);
+    }
+  }
+
+  /** All keepers are closed, and every lease that nobody renews has run out. */
+  nothingLeft(): void {
+    for (const key of this.#observer.keys) {
+      const stays = key === 'lockkeeper/lineage' || key.startsWith('data/');
+      if (!stays) this.report('leaked-key', `${key} is left at the end`);
+    }
+    for (const { name, pendingTimers } of this.acquiring.processes) {
+      if (pendingTimers > 0) this.report('leak', `${name} has ${pendingTimers} timers left at the end`);
+    }
+    if (this.#etcd.process.pendingTimers > 0) this.report('leaked-lease', 'a lease is left at the end');
+  }
+
+  onClaimed(resource: Resource, token: FencingToken): void {
+    this.storage.claimed(resource.name, token);
+  }
+
+  onSealed(resource: Resource, token: FencingToken): void {
+    this.storage.sealed(resource.name, token);
+  }
+
+  onWrite(resource: Resource, write: GuardedWrite): void {
+    this.storage.wrote(resource, write);
+  }
+
+  /**
+   * Where nothing is disturbed (any more), the first of a queue is granted soon, or gone; and a key that was
+   * overwritten is gone soon after its loss was told.
+   */
+  #lookForStandstill(undisturbedSince: number, limit: number): void {
+    for (const contender of this.#observer.contenders.values()) {
+      const { key, createRevision, headSince, lease, name } = contender;
+      const owner = this.acquiring.processNamed(this.#etcd.leases.get(lease));
+      if (owner === undefined || !owner.isRunning) continue;
+      const spoiltAt = this.#etcd.isAlive(lease)
+        ? this.#observer.tamperingWith(key, createRevision)?.at
+        : undefined;
+      const ripeAt = Math.max(headSince ?? spoiltAt ?? Number.POSITIVE_INFINITY, this.#overSince(contender));
+      const since = Math.max(ripeAt, undisturbedSince, owner.runningSince);
+      if (this.#world.now - since < limit) continue;
+      const what = spoiltAt === undefined ? 'the first of the queue' : 'a key that was overwritten';
+      this.report(
+        'standstill',
+        `${name}: ${what}, of ${owner.name}, could be granted or gone for ${limit} ms, and is not`,
+      );
+    }
+  }
+
+  /** When the hold of this key was over: not yet, if it stands; at the beginning, if it was never granted. */
+  #overSince(contender: Contender): number {
+    const held = this.holding.of(contender);
+    if (held === undefined) return 0;
+    return held.settledAt ?? held.lostAt ?? Number.POSITIVE_INFINITY;
+  }
+}

@@ -1,0 +1,89 @@
+import type { NetworkPlan } from './network.ts';
+
+/**
+ * Everything that a simulation does on purpose, as data: so that it can be written down, and shrunk by
+ * leaving parts out. What chance does to single messages follows from the seed.
+ */
+export interface Plan {
+  readonly seed: string;
+  readonly clients: readonly ClientPlan[];
+  readonly network: NetworkPlan;
+  readonly faults: readonly Fault[];
+  /** From here on nothing is disturbed any more, and everybody must come to an end. */
+  readonly faultsUntilMs: number;
+  readonly requireClaim: boolean;
+  /** Names of messages that nothing befalls, whatever the seed says. */
+  readonly spared: readonly string[];
+}
+
+/**
+ * Whether nothing disturbs the clients but people and programs that interfere with their keys: then no hold
+ * may be lost without one of those, and everything has to happen promptly.
+ */
+export function isCalm({ network, faults, clients }: Plan): boolean {
+  const { slowestMs: _, ...chances } = network;
+  return (
+    Object.values(chances).every((chance) => chance === 0) &&
+    faults.every(({ kind }) => isHarmless(kind)) &&
+    clients.every(({ workers }) =>
+      workers.flat().every(({ work }) => work.every((step) => !('stallMs' in step) || step.stallMs === 0)),
+    )
+  );
+}
+
+export function isHarmless(kind: Fault['kind']): boolean {
+  return HARMLESS.has(kind);
+}
+
+const HARMLESS: ReadonlySet<Fault['kind']> = new Set([
+  'delete key',
+  'overwrite key',
+  'revoke',
+  'stranger queues',
+  'close',
+]);
+
+export interface ClientPlan {
+  readonly name: string;
+  /** How fast its clocks run; 1 is true time. */
+  readonly clockRate: number;
+  readonly ttlMs: number;
+  /** What it does, several things at a time, each list one after another. */
+  readonly workers: readonly (readonly Visit[])[];
+}
+
+/** One attempt to get a lock, and what is done under it. */
+export interface Visit {
+  readonly id: string;
+  readonly lock: string;
+  readonly restMs: number;
+  readonly how: 'acquire' | 'try' | 'using';
+  readonly waitTimeoutMs: number | undefined;
+  readonly abortAfterMs: number | undefined;
+  /** Claims at the guard; only then guarded writes are made. */
+  readonly claims: boolean;
+  readonly claimTimeoutMs: number;
+  readonly work: readonly WorkStep[];
+  readonly end: 'release' | 'release twice' | 'release, then write';
+}
+
+export type WorkStep =
+  | { readonly do: 'think'; readonly ms: number }
+  /** Stands still between reading and writing, without a look at the hold. */
+  | { readonly do: 'guarded write'; readonly stallMs: number; readonly await: boolean }
+  | { readonly do: 'etcd write'; readonly stallMs: number; readonly await: boolean }
+  | { readonly do: 'look' }
+  | { readonly do: 'throw' };
+
+export type Fault = { readonly at: number } & (
+  | { readonly kind: 'stop' | 'suspend' | 'cut off'; readonly client: string; readonly ms: number }
+  | { readonly kind: 'kill' | 'close' | 'break watches' | 'revoke'; readonly client: string }
+  | { readonly kind: 'step wall time'; readonly client: string; readonly ms: number }
+  | {
+      readonly kind: 'stop etcd' | 'restart etcd' | 'lose leader' | 'stop storage';
+      readonly ms: number;
+    }
+  | { readonly kind: 'compact'; readonly back: number }
+  | { readonly kind: 'delete key' | 'overwrite key'; readonly lock: string; readonly place: number }
+  | { readonly kind: 'stranger queues'; readonly lock: string; readonly ms: number }
+);
