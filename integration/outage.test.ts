@@ -19,7 +19,7 @@ it('an acquire rides out a short outage of etcd, with a session and without one'
     .acquire({ waitTimeoutMs: 300 })
     .catch((error: unknown) => error);
   expect(within).toMatchObject({ code: 'unreachable', cause: { code: 'unreachable' } });
-  expect(String(within)).toMatch(/within waitTimeoutMs 300.*127\.0\.0\.1/);
+  expect(String(within)).toMatch(/within 300 ms.*127\.0\.0\.1/);
   await etcd.restart();
   for (const hold of await Promise.all(acquires)) expect(hold.standing).toBe('held');
   expect(held.standing).toBe('held');

@@ -85,7 +85,7 @@ describe('the closing line', () => {
 
 describe('what it cannot do it says on stderr alone', () => {
   test.each([
-    [['dance'], {}, /usage: .*demo \| test \| faults \| check \| format \| build/],
+    [['dance'], {}, /usage: .*demo \| simulate \| test \| faults \| check \| format \| build/],
     [
       ['test'],
       { LOCKKEEPER_SERVERS: 'container' },
