@@ -13,7 +13,7 @@ describe('a member that answers nothing', () => {
     const { error, tookMs } = await failure(coordinator.txn(put('x'), { timeoutMs: 400 }));
     expect(error).toMatchObject({ code: 'unreachable', outcome: 'unknown' });
     expect(error.message).toContain(server.endpoint);
-    expect(error.message).toMatch(/no answer within (39\d|400) ms|Deadline exceeded/);
+    expect(error.message).toMatch(/no answer within \d+ ms|Deadline exceeded/);
     expect(tookMs).toBeGreaterThan(390);
     expect(tookMs).toBeLessThan(1_500);
     server.resume();

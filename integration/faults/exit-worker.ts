@@ -1,0 +1,23 @@
+import { connect } from '@lockkeeper/core';
+import { reportFromWorker } from '@lockkeeper/testkit';
+
+/** A process that closes its keeper while etcd is out of reach. It never ends by `process.exit`. */
+const [hosts = '', namespace = ''] = process.argv.slice(2);
+const { report, pauseHere } = reportFromWorker();
+
+const keeper = await connect({ hosts, namespace, ttlMs: 3_000 });
+await keeper.lock('x').acquire();
+const waiting = keeper.lock('x').acquire();
+waiting.catch(() => {});
+await pauseHere('holding');
+const failed = await keeper
+  .lock('y')
+  .acquire({ waitTimeoutMs: 500 })
+  .catch((error: unknown) => error);
+await keeper.close();
+// A socket that was closed is counted until the loop has come round to it.
+const left = () => process.getActiveResourcesInfo().filter((kind) => /Timeout|TCP/.test(kind));
+for (const end = performance.now() + 500; left().length > 0 && performance.now() < end; ) {
+  await new Promise((resolve) => setImmediate(resolve));
+}
+await report({ type: 'closed', code: (failed as { code?: string }).code, resources: left() });

@@ -1,0 +1,3 @@
+import { describeStoreLimits } from './store-limits.ts';
+
+describeStoreLimits('newest');

@@ -1,0 +1,3 @@
+import { describeUsers } from './users.ts';
+
+describeUsers('newest');
