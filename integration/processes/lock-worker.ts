@@ -76,6 +76,21 @@ async function unreachable(): Promise<void> {
   await report({ type: 'failed', code: (error as { code?: string }).code });
 }
 
+/** Holds five locks and waits for a signal; `count` says what else the application does with it. */
+async function onSignal(): Promise<void> {
+  const keeper = await connect({ hosts, namespace, ttlMs: 60_000 });
+  keeper.closeOnSignals();
+  const handlesItself = count === 'handles';
+  if (handlesItself) {
+    process.on('SIGTERM', () => {
+      void report({ type: 'handled' }).then(() => keeper.close().then(() => process.exit(7)));
+    });
+  }
+  for (let lock = 0; lock < 5; lock += 1) await keeper.lock(`x${lock}`).acquire();
+  if (count === 'stuck') void keeper.lock('stuck').using({}, () => new Promise(() => {}));
+  await report({ type: 'granted' });
+}
+
 const jobs: Record<string, () => Promise<void>> = {
   hold,
   tryOnce,
@@ -83,5 +98,6 @@ const jobs: Record<string, () => Promise<void>> = {
   closeProperly,
   idle,
   unreachable,
+  onSignal,
 };
 await jobs[job ?? '']?.();

@@ -35,6 +35,21 @@ export function describeClosing(where: string, newWorld: MakeLockWorld): void {
       });
     });
 
+    it('G5: thousands of nested and concurrent uses leave nothing behind', async () => {
+      const world = await newWorld();
+      const keeper = await world.keeper();
+      const rounds = where.startsWith('memory') ? 1_000 : 50;
+      for (let round = 0; round < rounds; round += 1) {
+        const uses = Array.from({ length: 5 }, (_, index) =>
+          keeper.lock(`x${index}`).using({}, () => keeper.lock(`y${index % 2}`).using({}, () => index)),
+        );
+        expect(await soon(world, Promise.all(uses))).toEqual([0, 1, 2, 3, 4]);
+      }
+      expect(await keeper.health()).toMatchObject({ holds: 0, waits: 0, unconfirmedReleases: 0 });
+      const left = { key: `${world.namespace}/lock/`, rangeEnd: `${world.namespace}/lock0` };
+      expect((await world.raw.range(left)).count).toBe(0);
+    });
+
     it('rejects for nothing but a bad option', async () => {
       const world = await newWorld();
       const keeper = await world.keeper();

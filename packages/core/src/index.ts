@@ -1,4 +1,5 @@
 export { type Clock, systemClock, type Timer, type TimerOptions } from './clock.ts';
+export type { EndSignal } from './close-on-signals.ts';
 export type {
   CallOptions,
   Compare,

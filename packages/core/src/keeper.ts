@@ -1,3 +1,4 @@
+import { closeOnSignals, type EndSignal } from './close-on-signals.ts';
 import type { Coordinator } from './coordinator/coordinator.ts';
 import { HistoryWatch } from './coordinator/history-watch.ts';
 import { LockkeeperError } from './errors.ts';
@@ -115,6 +116,21 @@ export class Keeper implements AsyncDisposable {
     const drainTimeoutMs = duration('drainTimeoutMs', options.drainTimeoutMs ?? 5_000, { min: 0 });
     this.#closed ??= this.#close(drainTimeoutMs);
     return this.#closed;
+  }
+
+  /**
+   * Closes the keeper when the process is asked to end, so that a successor need not wait for the lease: drains
+   * and releases as `close()` does, then lets the process end by that very signal. Handlers of the application
+   * run as always; where there is one, ending the process is left to it. A second signal ends a process without
+   * handlers of its own at once. Nothing listens until this is called.
+   * @param signals - default `SIGTERM` and `SIGINT`.
+   * @returns what stops listening when it is disposed.
+   */
+  closeOnSignals(
+    signals: readonly EndSignal[] = ['SIGTERM', 'SIGINT'],
+    options: CloseOptions = {},
+  ): Disposable {
+    return closeOnSignals(signals, () => this.close(options));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
