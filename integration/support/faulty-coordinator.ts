@@ -120,6 +120,7 @@ export class FaultyCoordinator implements Coordinator {
 function untilAborted(options: CallOptions | undefined): Promise<never> {
   return new Promise((_, reject) => {
     const { signal } = options ?? {};
+    if (signal?.aborted) reject(signal.reason);
     signal?.addEventListener('abort', () => reject(signal.reason), { once: true });
   });
 }

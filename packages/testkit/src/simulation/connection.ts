@@ -109,7 +109,8 @@ export class SimulatedConnection implements Coordinator {
   }
 
   range(range: RangeRequest, options?: CallOptions): Promise<RangeReply> {
-    const what = { verb: 'range', detail: () => this.#around.trace?.key(range.key) ?? '' };
+    const verb = range.key.endsWith('/lineage') ? 'lineage' : 'range';
+    const what = { verb, detail: () => this.#around.trace?.key(range.key) ?? '' };
     return this.#call({ what, options, apply: (store) => store.range(range) });
   }
 
