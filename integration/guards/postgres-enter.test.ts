@@ -217,11 +217,12 @@ describe('a run paused between its check and its write', () => {
     ['a guard that was claimed before', true],
   ])('comes before the new owner or not at all: %s', async (_, claimedBefore) => {
     if (claimedBefore) await guard.claim(OLD);
+    const elsewhere = postgresGuard(bank.newPool(), { resource });
     const absent = `${resource}, not there yet`;
     let claim: Promise<void> | undefined;
     await guard.run(OLD, async (handle) => {
       const { rows } = await handle.query<{ pid: number }>('SELECT pg_backend_pid() AS pid');
-      claim = guard.claim(NEW);
+      claim = elsewhere.claim(NEW);
       await bank.blockedBy(rows[0]?.pid ?? 0);
       await handle.query('INSERT INTO account VALUES ($1, $2)', [absent, 'old']);
     });

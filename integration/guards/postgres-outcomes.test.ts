@@ -239,7 +239,7 @@ describe('what PostgreSQL refuses', () => {
 
 describe('limits', () => {
   it('a claim gives up after claimTimeoutMs, and the run in flight is not disturbed', async () => {
-    const hasty = postgresGuard(bank.pool, { resource: account, claimTimeoutMs: 100 });
+    const hasty = postgresGuard(bank.newPool(), { resource: account, claimTimeoutMs: 100 });
     await direct.claim(OLD);
     await direct.run(OLD, async (tx) => {
       await expect(hasty.claim(NEW)).rejects.toMatchObject({ code: 'timeout', outcome: 'failed' });
@@ -250,12 +250,13 @@ describe('limits', () => {
   });
 
   it('a run gives up its wait behind a claim after statementTimeoutMs', async () => {
-    const hasty = postgresGuard(bank.pool, { resource: account, statementTimeoutMs: 100 });
+    const [pool, another] = [bank.newPool(), bank.newPool()];
+    const hasty = postgresGuard(pool, { resource: account, statementTimeoutMs: 100 });
     await direct.claim(OLD);
     let claim: Promise<void> | undefined;
     await direct.run(OLD, async (tx) => {
       const { rows } = await tx.query<{ pid: number }>('SELECT pg_backend_pid() AS pid');
-      claim = direct.claim(NEW);
+      claim = postgresGuard(another, { resource: account }).claim(NEW);
       await bank.blockedBy(rows[0]?.pid ?? 0);
       await expect(hasty.run(OLD, () => 0)).rejects.toMatchObject({ code: 'timeout' });
     });

@@ -154,6 +154,11 @@ const method = (): void => {};
 describe('clients', () => {
   it.each([
     ['nothing', undefined, 'pool is undefined'],
+    [
+      'a connection string, unshown',
+      'postgres://me:secret@localhost/db',
+      'pool is a string; expected a Pool or',
+    ],
     ['a connection string', 'postgres://localhost/db', 'new Pool({ connectionString })'],
     ['the class instead of an instance', pg.Pool, 'was a class or a tag function passed'],
     ['options of a pool', { connectionString: 'x' }, 'pool is a plain object'],

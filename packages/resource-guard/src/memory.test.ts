@@ -68,6 +68,47 @@ describe('memoryGuard', () => {
     await claim;
   });
 
+  it('refuses inside an effect what would wait for that effect', async () => {
+    const guard = memoryGuard({ resource: 'account' });
+    const other = memoryGuard({ resource: 'account' });
+    const refused = { code: 'invalid-option', message: expect.stringMatching(/inside an effect/) };
+    await guard.run(token(1n), async () => {
+      await new Promise(setImmediate);
+      await expect(guard.run(token(1n), () => 0)).rejects.toMatchObject(refused);
+      await expect(guard.claim(token(2n))).rejects.toMatchObject(refused);
+      await expect(guard.seal(token(1n))).rejects.toMatchObject(refused);
+      await other.run(token(1n), async () => {
+        await expect(guard.claim(token(2n))).rejects.toMatchObject(refused);
+      });
+    });
+    expect(await guard.run(token(1n), () => 'ran', { requireClaim: true })).toBe('ran');
+  });
+
+  it('lets what an effect left behind call once it has settled, and not when its caller stopped waiting', async () => {
+    const guard = memoryGuard({ resource: 'account' });
+    const [pause, early, late] = [new Gate(), new Gate(), new Gate()];
+    const again = async (gate: Gate) => {
+      await gate.pass();
+      return guard.run(token(1n), () => 'again');
+    };
+    let attempts: readonly Promise<string>[] = [];
+    const controller = new AbortController();
+    const effect = () => {
+      attempts = [again(early), again(late)];
+      return pause.pass();
+    };
+    const run = guard.run(token(1n), effect, { signal: controller.signal });
+    await pause.reached;
+    controller.abort(new Error('no longer wanted'));
+    await expect(run).rejects.toThrow('no longer wanted');
+    early.open();
+    await expect(attempts[0]).rejects.toMatchObject({ code: 'invalid-option' });
+    pause.open();
+    await guard.claim(token(1n));
+    late.open();
+    expect(await attempts[1]).toBe('again');
+  });
+
   it('tells a token that never claimed from a stale one where claims are required', async () => {
     const guard = memoryGuard({ resource: 'account', requireClaim: true });
     await expect(guard.run(token(5n), () => 0)).rejects.toMatchObject({

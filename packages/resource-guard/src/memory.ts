@@ -8,6 +8,7 @@ import {
   type RunOptions,
 } from '@lockkeeper/fencing';
 import { untilAborted } from './abort.ts';
+import { EffectScope, type Held } from './effect-scope.ts';
 import { checkEffect, checkFlag, checkResource, checkToken } from './options.ts';
 import { Turnstile } from './turnstile.ts';
 
@@ -29,7 +30,8 @@ export interface MemoryGuardOptions {
  * that aborts stops only the waiting: an effect that has begun goes on, keeps its turn until it settles,
  * and the call rejects with the signal's reason.
  *
- * Inside an effect, calling the same guard can wait for itself for ever: write directly instead.
+ * Inside an effect the same guard would wait for itself, so there its calls are refused with `invalid-option`:
+ * write directly instead.
  *
  * @throws GuardError `invalid-option`
  */
@@ -41,6 +43,7 @@ class MemoryGuard implements Guard<undefined> {
   readonly resource: string;
   readonly #requireClaim: boolean;
   readonly #turnstile = new Turnstile();
+  readonly #held: Held = { source: this, lock: undefined };
   #state: GuardState | undefined;
 
   constructor(options: MemoryGuardOptions) {
@@ -63,6 +66,7 @@ class MemoryGuard implements Guard<undefined> {
   ): Promise<T> {
     const token = checkToken(presented);
     checkEffect(effect);
+    EffectScope.refuse(this.#held, this.resource);
     let requireClaim = checkFlag('requireClaim', options.requireClaim, this.#requireClaim);
     for (;;) {
       const leave = await this.#turnstile.enter('shared', options.signal);
@@ -72,7 +76,13 @@ class MemoryGuard implements Guard<undefined> {
           leave();
           throw options.signal.reason;
         }
-        const settled = (async () => effect(undefined))().finally(leave);
+        const scope = new EffectScope(this.#held);
+        const settled = scope
+          .run(() => effect(undefined))
+          .finally(() => {
+            scope.end();
+            leave();
+          });
         return untilAborted(settled, options.signal);
       }
       leave();
@@ -88,6 +98,7 @@ class MemoryGuard implements Guard<undefined> {
     token: FencingToken,
     signal: AbortSignal | undefined,
   ): Promise<void> {
+    EffectScope.refuse(this.#held, this.resource);
     const leave = await this.#turnstile.enter('exclusive', signal);
     try {
       const decision = decideGuard(verb, this.resource, this.#state, token);

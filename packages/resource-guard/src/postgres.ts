@@ -9,15 +9,18 @@ import {
   type RunOptions,
 } from '@lockkeeper/fencing';
 import { untilAborted } from './abort.ts';
+import { EffectScope, type Held } from './effect-scope.ts';
 import { checkEffect, checkFlag, checkMs, checkResource, checkToken } from './options.ts';
 import {
   checkQueryable,
   checkSource,
+  isPool,
   type PostgresClient,
   type PostgresPool,
   type PostgresQueryable,
 } from './postgres/client.ts';
 import { type ErrorContext, isRetry, make, notApplied } from './postgres/errors.ts';
+import { Mark } from './postgres/mark.ts';
 import {
   createTable,
   type GuardSql,
@@ -85,7 +88,7 @@ export interface PostgresGuard extends Guard<PostgresTransaction> {
 
   /**
    * Creates the guard's table unless it exists. Idempotent, and safe from many processes at once. The schema
-   * must exist. With the Client of a running call, waits for it.
+   * must exist. On a Client it waits for the calls before it.
    */
   migrate(): Promise<void>;
 }
@@ -101,14 +104,18 @@ export interface PostgresGuard extends Guard<PostgresTransaction> {
  * - **The first run of a newer token** claims for it, in a transaction before its own. A `run` alone accepts
  *   a late write that arrives before the new holder's first request: claim at hand-over.
  * - **A frozen writer** is ended by PostgreSQL after `idleInTransactionTimeoutMs`, a statement after
- *   `statementTimeoutMs`. One that stopped while reading a result larger than its socket's buffers is beyond
- *   both: `pg_terminate_backend` ends it.
+ *   `statementTimeoutMs`; then the call fails, even if its effect never settles. One that stopped while reading
+ *   a result larger than its socket's buffers is beyond both: `pg_terminate_backend` ends it.
+ * - **Only the transaction that the guard opened is committed.** An effect that ends it gets nothing more
+ *   through, and its run is `unknown`.
  * - **Outcomes**: `retry` for serialization failures and deadlocks, `unknown` once COMMIT was sent and its
  *   reply lost, else nothing was applied. A signal that aborts before COMMIT rejects with its reason and
  *   nothing is applied; on a Pool the connection is dropped.
  * - All locks are released by the end of the transaction, so a pooler in transaction mode may stand between.
  *
- * Inside an effect write through the handle: calling the same guard there waits for itself until a timeout.
+ * Inside an effect write through the handle. A call of the same guard would wait for that effect, so there it
+ * is refused with `invalid-option`, awaited or not; on a Client, that is every guard on that Client. Through
+ * another pool it waits until a timeout.
  *
  * @param pool - stays the caller's: the guard opens and closes no pool.
  * @throws {@link GuardError} `invalid-option`
@@ -131,6 +138,7 @@ class GuardOnPostgres implements PostgresGuard {
   readonly #requireClaim: boolean;
   readonly #table: string;
   readonly #sql: GuardSql;
+  readonly #held: Held;
 
   constructor(pool: unknown, options: PostgresGuardOptions) {
     this.#source = checkSource(pool);
@@ -146,6 +154,9 @@ class GuardOnPostgres implements PostgresGuard {
         5_000,
       ),
     });
+    // A Client carries one transaction, whosever it is.
+    const lock = isPool(this.#source) ? this.#sql.lock : undefined;
+    this.#held = { source: this.#source, lock };
   }
 
   async claim(token: FencingToken, options: GuardCallOptions = {}): Promise<void> {
@@ -163,6 +174,7 @@ class GuardOnPostgres implements PostgresGuard {
   ): Promise<T> {
     const token = checkToken(presented);
     checkEffect(effect);
+    EffectScope.refuse(this.#held, this.resource);
     const requireClaim = checkFlag('requireClaim', options.requireClaim, this.#requireClaim);
     const first = await this.#attempt(token, effect, requireClaim, options.signal);
     if (first.ran) return first.value;
@@ -184,12 +196,10 @@ class GuardOnPostgres implements PostgresGuard {
     requireClaim: boolean,
     signal: AbortSignal | undefined,
   ): Promise<{ readonly ran: true; readonly value: T } | { readonly ran: false }> {
-    const { tx, rows } = await Transaction.open(
-      this.#source,
-      this.#sql.openShared,
-      this.#context(token),
-      signal,
-    );
+    const mark = new Mark();
+    const opening = { statements: this.#sql.openShared(mark), mark };
+    const { tx, rows } = await Transaction.open(this.#source, opening, this.#context(token), signal);
+    const scope = new EffectScope(this.#held);
     let value: T;
     try {
       const decision = decideGuard('run', this.resource, parseState(rows), token, { requireClaim });
@@ -199,11 +209,13 @@ class GuardOnPostgres implements PostgresGuard {
         return { ran: false };
       }
       const handle: PostgresTransaction = { query: (query, values) => tx.query(query, values) };
-      value = await untilAborted((async () => effect(handle))(), signal);
+      value = await untilAborted(tx.whileConnected(scope.run(() => effect(handle))), signal);
     } catch (error) {
       if (signal?.aborted) tx.abandon();
       else await tx.rollback();
       throw error;
+    } finally {
+      scope.end();
     }
     await tx.commit('COMMIT', signal);
     return { ran: true, value };
@@ -214,8 +226,10 @@ class GuardOnPostgres implements PostgresGuard {
     token: FencingToken,
     signal: AbortSignal | undefined,
   ): Promise<void> {
+    EffectScope.refuse(this.#held, this.resource);
     const context = this.#context(token);
-    const { tx, rows } = await Transaction.open(this.#source, this.#sql.openExclusive, context, signal);
+    const opening = { statements: this.#sql.openExclusive };
+    const { tx, rows } = await Transaction.open(this.#source, opening, context, signal);
     const decision = decideGuard(verb, this.resource, parseState(rows), token);
     if (decision.verdict === 'reject' || decision.next === undefined) {
       await tx.rollback();
@@ -261,9 +275,10 @@ class GuardOnPostgres implements PostgresGuard {
   }
 
   async migrate(): Promise<void> {
+    if (!isPool(this.#source)) EffectScope.refuse(this.#held, this.resource);
     const [begin = '', ...rest] = migration(this.#table);
     const context = this.#context(undefined);
-    const { tx } = await Transaction.open(this.#source, begin, context, undefined);
+    const { tx } = await Transaction.open(this.#source, { statements: begin }, context, undefined);
     try {
       for (const statement of rest.slice(0, -1)) await tx.query(statement);
     } catch (error) {

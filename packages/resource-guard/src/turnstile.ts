@@ -1,3 +1,5 @@
+import { onAbort } from './abort.ts';
+
 export type TurnMode = 'shared' | 'exclusive';
 
 interface Waiter {
@@ -21,19 +23,19 @@ export class Turnstile {
   enter(mode: TurnMode, signal?: AbortSignal): Promise<() => void> {
     return new Promise((resolve, reject) => {
       if (signal?.aborted) return reject(signal.reason);
-      const onAbort = () => {
+      const giveUp = () => {
         this.#waiting = this.#waiting.filter((other) => other !== waiter);
         this.#admit();
         reject(signal?.reason);
       };
+      const forget = signal && onAbort(signal, giveUp);
       const waiter: Waiter = {
         mode,
         admit: () => {
-          signal?.removeEventListener('abort', onAbort);
+          forget?.();
           resolve(this.#turn(mode));
         },
       };
-      signal?.addEventListener('abort', onAbort, { once: true });
       this.#waiting.push(waiter);
       this.#admit();
     });

@@ -1,4 +1,5 @@
 // What the guard needs of `pg`, structurally, so that any copy or version of the driver fits.
+import { GuardError } from '@lockkeeper/fencing';
 import { describe, invalid } from '../options.ts';
 
 /** The result of one statement, as `pg` gives it. */
@@ -26,7 +27,8 @@ export interface PostgresQueryable {
 export interface PostgresClient extends PostgresQueryable {
   escapeLiteral(text: string): string;
   on(event: 'error', listener: (error: Error) => void): unknown;
-  removeListener(event: 'error', listener: (error: Error) => void): unknown;
+  on(event: 'end', listener: () => void): unknown;
+  removeListener(event: 'error' | 'end', listener: (error: Error) => void): unknown;
   /** `I` idle, `T` in a transaction, `E` in a failed one. Recent versions of `pg` have it. */
   getTransactionStatus?(): string | null;
 }
@@ -53,6 +55,9 @@ interface Members {
   readonly removeListener?: unknown;
   readonly client?: unknown;
   readonly pool?: unknown;
+  readonly _connected?: unknown;
+  readonly _connecting?: unknown;
+  readonly _ended?: unknown;
 }
 const CLIENT_METHODS = ['query', 'escapeLiteral', 'on', 'removeListener'] as const;
 
@@ -68,8 +73,10 @@ export function checkSource(value: unknown): PostgresPool | PostgresClient {
     if (isPool(value as PostgresPool)) return value as PostgresPool;
     if (CLIENT_METHODS.every((name) => typeof members[name] === 'function')) return value as PostgresClient;
   }
-  const hint = hintFor(value);
-  throw invalid('pool', value, `expected a Pool or a Client of the package "pg"${hint}`);
+  const expected = `expected a Pool or a Client of the package "pg"${hintFor(value)}`;
+  // It may be a connection string, with a password in it.
+  if (typeof value === 'string') throw new GuardError('invalid-option', `pool is a string; ${expected}`);
+  throw invalid('pool', value, expected);
 }
 
 /** The objects people most often have in hand instead. */
@@ -86,9 +93,27 @@ function hintFor(value: unknown): string {
   return typeof value === 'function' ? '; was a class or a tag function passed instead of an instance?' : '';
 }
 
+/**
+ * What is sent to a `pg` Client that nobody connected, or whose connecting failed, waits for ever. The driver
+ * has no public words for these states; where it has not even those used here, nothing is refused.
+ * @throws GuardError `invalid-option`, `unavailable`
+ */
+export function checkConnected(field: string, value: object): void {
+  const { _connected, _connecting, _ended } = value as Members;
+  if (_connected !== false) return;
+  if (_ended === true) {
+    throw new GuardError('unavailable', `${field} is a Client that could not connect; make another one`);
+  }
+  if (_connecting === false)
+    throw invalid(field, value, 'it was never connected: await client.connect() first');
+}
+
 /** @throws GuardError `invalid-option` */
 export function checkQueryable(value: unknown): PostgresQueryable {
   const query = typeof value === 'object' && value !== null ? (value as Members).query : undefined;
-  if (typeof query === 'function') return value as PostgresQueryable;
+  if (typeof query === 'function') {
+    checkConnected('tx', value as object);
+    return value as PostgresQueryable;
+  }
   throw invalid('tx', value, `expected an object with a method "query", which is ${describe(query)}`);
 }

@@ -3,6 +3,7 @@
 import { createHash } from 'node:crypto';
 import { FencingToken, type GuardState } from '@lockkeeper/fencing';
 import { invalid } from '../options.ts';
+import type { Mark } from './mark.ts';
 
 export interface GuardTable {
   /** Default `public`. Named outright, so that no `search_path` can split one guard in two. */
@@ -82,8 +83,10 @@ export interface Limits {
 }
 
 export interface GuardSql {
-  /** Opens the transaction of a run, waits for its shared turn, then reads the state. */
-  readonly openShared: string;
+  /** The advisory lock of the resource. */
+  readonly lock: bigint;
+  /** Opens the transaction of a run, marks it, waits for its shared turn, then reads the state. */
+  openShared(mark: Mark): string;
   /** Opens the transaction of a claim or a seal, waits until it is alone, then reads the state. */
   readonly openExclusive: string;
   /** Stores the state and commits. */
@@ -110,7 +113,9 @@ export function guardSql(table: string, resource: string, limits: Limits): Guard
       state,
     ].join('; ');
   return {
-    openShared: open(limits.statementTimeoutMs, `SELECT pg_advisory_xact_lock_shared(${key})`),
+    lock: key,
+    openShared: (mark) =>
+      open(limits.statementTimeoutMs, mark.set, `SELECT pg_advisory_xact_lock_shared(${key})`),
     openExclusive: open(limits.claimTimeoutMs, DURABLE, `SELECT pg_advisory_xact_lock(${key})`),
     advanceAndCommit: ({ token, sealed }) =>
       `INSERT INTO ${table} AS guard (resource, lineage, revision, acquisition, sealed)

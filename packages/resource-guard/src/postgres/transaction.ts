@@ -1,13 +1,6 @@
 import { GuardError } from '@lockkeeper/fencing';
 import { untilAborted } from '../abort.ts';
-import { Turnstile } from '../turnstile.ts';
-import {
-  isPool,
-  type PostgresClient,
-  type PostgresPool,
-  type PostgresQuery,
-  type PostgresResult,
-} from './client.ts';
+import type { PostgresClient, PostgresPool, PostgresQuery, PostgresResult } from './client.ts';
 import {
   type ErrorContext,
   endsConnection,
@@ -17,12 +10,19 @@ import {
   notApplied,
   sqlState,
 } from './errors.ts';
+import type { Mark } from './mark.ts';
+import { type Condition, type Turn, takeTurn } from './turn.ts';
 
 /** What an effect writes through: the guard's open transaction. */
 export interface PostgresTransaction {
   /**
-   * Runs one statement inside the guarded transaction, which is the guard's to end: no COMMIT, no ROLLBACK
-   * except to a savepoint. Concurrent calls run one after another.
+   * Runs one statement inside the guarded transaction; PostgreSQL refuses several in one call. Concurrent
+   * calls run one after another.
+   *
+   * The transaction is the guard's to end: no COMMIT, no ROLLBACK except to a savepoint, no RESET ALL. After
+   * that nothing more of the effect is committed, and its run fails with `unknown`, since what it had
+   * committed itself stays. An effect may set a longer `statement_timeout` for itself; a claim then waits
+   * longer.
    *
    * Rejects with `pg`'s own error, except: serialization failure and deadlock are
    * {@link GuardError} `retry`, a lost connection and a handle used too late `unavailable`.
@@ -34,102 +34,78 @@ export interface PostgresTransaction {
   ): Promise<PostgresResult<Row>>;
 }
 
-/** `clean`: no transaction is open. Otherwise one may be, and a statement may still be running. */
-type Condition = 'clean' | 'doubtful';
-
-/** A client for one transaction. Whoever took it gives it back exactly once. */
-interface Turn {
-  readonly client: PostgresClient;
-  giveBack(condition: Condition): Promise<void> | void;
-}
-
-/** One connection carries one transaction at a time: the calls of all guards on a Client queue here. */
-const turnstiles = new WeakMap<PostgresClient, Turnstile>();
-
-async function takeTurn(
-  source: PostgresPool | PostgresClient,
-  context: ErrorContext,
-  signal: AbortSignal | undefined,
-): Promise<Turn> {
-  return isPool(source) ? takeFromPool(source, context, signal) : takeClient(source, signal);
-}
-
-async function takeFromPool(
-  pool: PostgresPool,
-  context: ErrorContext,
-  signal: AbortSignal | undefined,
-): Promise<Turn> {
-  signal?.throwIfAborted();
-  const connecting = pool.connect().catch((error: unknown) => {
-    throw notApplied(error, context);
-  });
-  const client = await untilAborted(connecting, signal).catch((error: unknown) => {
-    if (signal?.aborted) connecting.then((late) => late.release(), ignore);
-    throw error;
-  });
-  return { client, giveBack: (condition) => client.release(condition !== 'clean') };
-}
-
-async function takeClient(client: PostgresClient, signal: AbortSignal | undefined): Promise<Turn> {
-  const turnstile = turnstiles.get(client) ?? new Turnstile();
-  turnstiles.set(client, turnstile);
-  const leave = await turnstile.enter('exclusive', signal);
-  const status = client.getTransactionStatus?.();
-  if (status === 'T' || status === 'E') {
-    leave();
-    const way = 'pass a Pool, or use guard.enter(tx, token) inside a transaction of your own';
-    throw new GuardError('invalid-option', `pool is a Client inside an open transaction; ${way}`);
-  }
-  return {
-    client,
-    // A Client is not ours to drop: the next call waits until the server has answered for this one.
-    giveBack: (condition) => (condition === 'clean' ? leave() : client.query('ROLLBACK').then(leave, leave)),
-  };
+/** How a transaction is opened, and what tells it from any other. */
+export interface Opening {
+  /** Statements of which the last one reads. */
+  readonly statements: string;
+  /** Set by those statements, where what follows is not ours alone to write. */
+  readonly mark?: Mark;
 }
 
 /**
  * One transaction on one connection: opened, used, and ended exactly once, by `commit` or by `rollback`.
- * Whatever happens to the connection meanwhile, no error event goes uncaught and the client is given back.
+ * Only the transaction that was opened is ever committed. Whatever happens to the connection meanwhile, no
+ * error event goes uncaught and the client is given back.
  */
 export class Transaction implements PostgresTransaction {
   readonly #turn: Turn;
   readonly #context: ErrorContext;
+  readonly #mark: Mark | undefined;
+  #lost: GuardError | undefined;
+  #onLost: (error: GuardError) => void = ignore;
   #open = true;
-  #lost: Error | undefined;
+  #ended = false;
   #failure: unknown;
   #tail: Promise<unknown> = Promise.resolve();
 
-  private constructor(turn: Turn, context: ErrorContext) {
+  private constructor(turn: Turn, mark: Mark | undefined, context: ErrorContext) {
     this.#turn = turn;
+    this.#mark = mark;
     this.#context = context;
-    turn.client.on('error', this.#onError);
+    turn.client.on('error', this.#lose);
+    turn.client.on('end', this.#onEnd);
   }
 
-  /** Sends `opening`, a string of statements of which the last one reads, and hands `body` its rows. */
+  /** Opens a transaction; `rows` is what its last statement read. */
   static async open(
     source: PostgresPool | PostgresClient,
-    opening: string,
+    { statements, mark }: Opening,
     context: ErrorContext,
     signal: AbortSignal | undefined,
   ): Promise<{ readonly tx: Transaction; readonly rows: readonly unknown[] }> {
-    const tx = new Transaction(await takeTurn(source, context, signal), context);
+    const tx = new Transaction(await takeTurn(source, context, signal), mark, context);
     try {
-      const reply = await untilAborted(tx.#turn.client.query(opening), signal);
+      const reply = await untilAborted(tx.#turn.client.query(statements), signal);
       return { tx, rows: lastResult(reply).rows };
     } catch (error) {
       if (signal?.aborted) {
         tx.abandon();
         throw error;
       }
-      if (endsConnection(error)) tx.#lost ??= error as Error;
+      if (endsConnection(error)) tx.#lose(error);
       await tx.rollback();
       throw notApplied(error, context);
     }
   }
 
-  readonly #onError = (error: Error): void => {
-    this.#lost ??= error;
+  readonly #lose = (error: unknown): void => {
+    this.#lost ??= notApplied(error, this.#context);
+    this.#onLost(this.#lost);
   };
+
+  readonly #onEnd = (): void => {
+    this.#ended = true;
+    this.#lose(new Error('the connection ended'));
+  };
+
+  /** Settles like `work`, or rejects once the connection is lost: then nothing of the work was applied. */
+  whileConnected<T>(work: Promise<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      this.#onLost = reject;
+      if (this.#lost !== undefined) reject(this.#lost);
+      work.then(resolve, reject);
+    });
+  }
 
   query<Row = Record<string, unknown>>(
     query: string | PostgresQuery,
@@ -147,20 +123,24 @@ export class Transaction implements PostgresTransaction {
       throw make('unavailable', what, undefined, this.#context);
     }
     try {
-      const reply = await client.query(query as string, values);
-      // The effect may not end the transaction itself: what it wrote after that would be unguarded.
-      if (client.getTransactionStatus?.() === 'I') {
-        this.#open = false;
-        const what = 'the effect ended the transaction that the guard had opened';
-        throw make('unknown', what, undefined, this.#context);
-      }
+      const reply = await client.query(oneStatement(query, values) as unknown as string);
+      if (this.#mark !== undefined && mayEndTransaction(reply)) await client.query(this.#mark.check);
       return reply;
     } catch (error) {
-      this.#failure ??= error;
-      if (endsConnection(error)) this.#lost ??= error as Error;
-      if (this.#lost !== undefined) throw notApplied(this.#lost, this.#context);
-      throw isRetry(error) ? notApplied(error, this.#context) : error;
+      const told = this.#explain(error);
+      this.#failure ??= told;
+      if (endsConnection(error)) this.#lose(error);
+      if (this.#lost !== undefined) throw this.#lost;
+      throw isRetry(told) ? notApplied(told, this.#context) : told;
     }
+  }
+
+  /** What the effect writes after leaving its transaction would be unguarded, so nothing more is let through. */
+  #explain(error: unknown): unknown {
+    if (!this.#mark?.isMissing(error)) return error;
+    this.#open = false;
+    const what = 'the effect ended the transaction that the guard had opened, or reset its settings';
+    return make('unknown', what, undefined, this.#context);
   }
 
   /**
@@ -179,7 +159,8 @@ export class Transaction implements PostgresTransaction {
       throw notApplied(this.#failure ?? this.#lost, this.#context);
     }
     this.#open = false;
-    const committed = this.#commit(statement);
+    // In one message, so that no COMMIT follows a check that failed.
+    const committed = this.#commit(this.#mark ? `${this.#mark.check}; ${statement}` : statement);
     return untilAborted(committed, signal).catch((error: unknown) => {
       if (error instanceof GuardError) throw error;
       throw make('unknown', 'stopped waiting for the reply to COMMIT', error, this.#context);
@@ -190,20 +171,21 @@ export class Transaction implements PostgresTransaction {
     try {
       const reply = await this.#turn.client.query(statement);
       // A COMMIT of a failed transaction is no error to PostgreSQL; its tag tells.
-      if (lastResult(reply).command === 'ROLLBACK') throw this.#swallowed();
+      if (lastResult(reply).command !== 'COMMIT') throw this.#swallowed();
       this.#end('clean');
       return reply;
     } catch (error) {
-      if (error instanceof GuardError) this.#end('clean');
-      else if (sqlState(error) === undefined || endsConnection(error)) this.#end('doubtful');
+      if (sqlState(error) === undefined || endsConnection(error)) this.#end('doubtful');
       else await this.#sendRollback();
-      throw maybeApplied(error, this.#context);
+      // The check, too, is not carried out in a transaction that has failed.
+      const told = sqlState(error) === '25P02' ? this.#swallowed() : this.#explain(error);
+      throw maybeApplied(told, this.#context);
     }
   }
 
   #swallowed(): GuardError {
     if (isRetry(this.#failure)) return notApplied(this.#failure, this.#context);
-    const what = 'a statement of the effect failed and the effect went on, so PostgreSQL rolled back';
+    const what = 'a statement of the effect failed and the effect went on, so nothing was committed';
     return make('unavailable', what, this.#failure, this.#context);
   }
 
@@ -231,9 +213,32 @@ export class Transaction implements PostgresTransaction {
   }
 
   #end(condition: Condition): void {
-    const givenBack = Promise.resolve(this.#turn.giveBack(condition));
-    givenBack.finally(() => this.#turn.client.removeListener('error', this.#onError)).catch(ignore);
+    const { client, giveBack } = this.#turn;
+    // A client that could not connect never answers what is sent to it after its end.
+    const givenBack = Promise.resolve(giveBack(this.#ended ? 'ended' : condition));
+    const forget = () => {
+      client.removeListener('error', this.#lose);
+      client.removeListener('end', this.#onEnd);
+    };
+    givenBack.finally(forget).catch(ignore);
   }
+}
+
+/**
+ * For the driver, by the extended protocol, in which a message is one statement: several could end the
+ * transaction and go on without it, before anybody has seen a reply. The caller's object stays as it is.
+ */
+function oneStatement(query: string | PostgresQuery, values: unknown[] | undefined): object {
+  const own = { queryMode: 'extended', ...(values && { values }) };
+  if (typeof query === 'string') return { text: query, ...own };
+  // A cursor or the like sends itself, and knows no other protocol.
+  if ('submit' in query) return query;
+  return Object.create(query, Object.getOwnPropertyDescriptors(own)) as object;
+}
+
+/** COMMIT, END, ROLLBACK, ABORT, PREPARE TRANSACTION; and by the same tags ROLLBACK TO and PREPARE. */
+function mayEndTransaction(reply: unknown): boolean {
+  return ['COMMIT', 'ROLLBACK', 'PREPARE'].includes((reply as PostgresResult | undefined)?.command ?? '');
 }
 
 /** The reply to several statements is an array of results. */
