@@ -39,9 +39,13 @@ it('tryAcquire takes no other options than acquire does', async () => {
 
 it('a logger that throws hides no loss, breaks nothing, and shows as a warning', async () => {
   const warnings: string[] = [];
-  const onWarning = (warning: Error) => warnings.push(warning.message);
-  process.on('warning', onWarning);
-  onTestFinished(() => void process.removeListener('warning', onWarning));
+  // In place of Node's own listener, which prints them.
+  const printing = process.listeners('warning');
+  process.removeAllListeners('warning').on('warning', (warning) => warnings.push(warning.message));
+  onTestFinished(() => {
+    process.removeAllListeners('warning');
+    for (const listener of printing) process.on('warning', listener);
+  });
   const fail = () => {
     throw new Error('disk full');
   };

@@ -17,6 +17,7 @@ export class CertificateAuthority {
   readonly certificate: string;
   readonly #folder: string;
   #issued = 0;
+  #last: Promise<unknown> = Promise.resolve();
 
   /** @param folder which exists; everything is kept below it. */
   static async create(folder: string, name: string): Promise<CertificateAuthority> {
@@ -37,9 +38,17 @@ export class CertificateAuthority {
   }
 
   /** For 127.0.0.1 and localhost, as server and client alike. */
-  async issue(name: string, validForMs: number): Promise<KeyPair> {
+  issue(name: string, validForMs: number): Promise<KeyPair> {
+    // One after the other: they share the authority's list of what it issued.
+    const issued = this.#last.then(() => this.#issue(name, validForMs));
+    this.#last = issued.catch(() => undefined);
+    return issued;
+  }
+
+  async #issue(name: string, validForMs: number): Promise<KeyPair> {
     this.#issued += 1;
-    const file = (ending: string) => join(this.#folder, `${this.#issued}.${ending}`);
+    const number = this.#issued;
+    const file = (ending: string) => join(this.#folder, `${number}.${ending}`);
     const subject = ['-subj', `/CN=${name}`];
     await run('openssl', ['req', ...NEW_KEY, '-keyout', file('key'), '-out', file('csr'), ...subject]);
     const now = Date.now();

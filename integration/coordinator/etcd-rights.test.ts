@@ -204,12 +204,12 @@ describe('passwords', concurrently, () => {
       await using coordinator = etcdCoordinator({
         hosts: server.endpoint,
         auth: { ...clerk, password },
-        callTimeoutMs: 500,
+        callTimeoutMs: 3_000,
       });
       const { error, tookMs } = await failure(coordinator.txn(put(`${NAMESPACE}/x`)));
       expect(error).toMatchObject(expected);
       expect(error.message).toMatch(/auth\.password\(\) (failed: vault is sealed|gave no string)|login on/);
-      expect(tookMs).toBeLessThan(1_500);
+      expect(tookMs).toBeLessThan(6_000);
     }
   });
 });

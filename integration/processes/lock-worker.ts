@@ -76,19 +76,37 @@ async function unreachable(): Promise<void> {
   await report({ type: 'failed', code: (error as { code?: string }).code });
 }
 
-/** Holds five locks and waits for a signal; `count` says what else the application does with it. */
+/** Holds five locks and waits for a signal; `count` says what else the application does. */
 async function onSignal(): Promise<void> {
   const keeper = await connect({ hosts, namespace, ttlMs: 60_000 });
-  keeper.closeOnSignals();
-  const handlesItself = count === 'handles';
-  if (handlesItself) {
-    process.on('SIGTERM', () => {
+  if (count === 'handles') {
+    process.once('SIGTERM', () => {
       void report({ type: 'handled' }).then(() => keeper.close().then(() => process.exit(7)));
     });
   }
+  keeper.closeOnSignals();
   for (let lock = 0; lock < 5; lock += 1) await keeper.lock(`x${lock}`).acquire();
-  if (count === 'stuck') void keeper.lock('stuck').using({}, () => new Promise(() => {}));
+  if (count === 'stuck') {
+    await new Promise<void>((begun) => {
+      void keeper.lock('stuck').using({}, () => new Promise(() => begun()));
+    });
+  }
+  if (count === 'two') await slowSecondKeeper();
   await report({ type: 'granted' });
+}
+
+/** Its work takes a while to stop. */
+async function slowSecondKeeper(): Promise<void> {
+  const second = await connect({ hosts, namespace, ttlMs: 60_000 });
+  second.closeOnSignals();
+  await new Promise<void>((begun) => {
+    void second.lock('slow').using({}, async (hold) => {
+      begun();
+      await new Promise((resolve) => hold.signal.addEventListener('abort', resolve));
+      await new Promise((resolve) => setTimeout(resolve, 800));
+      await report({ type: 'drained' });
+    });
+  });
 }
 
 const jobs: Record<string, () => Promise<void>> = {

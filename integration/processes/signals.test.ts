@@ -42,6 +42,30 @@ describe('keeper.closeOnSignals()', () => {
     expect((await keeper.lock('x0').tryAcquire()).hold).toBeDefined();
   });
 
+  it('waits for every keeper of the process before it ends', async () => {
+    const namespace = randomUUID();
+    await using worker = await start(namespace, 'two');
+    await worker.next('granted');
+    expect(await worker.kill('SIGTERM')).toEqual({ code: null, signal: 'SIGTERM' });
+    expect(worker.messages.map(({ message }) => message.type)).toContain('drained');
+    await using keeper = await connect({ hosts: etcd.endpoint, namespace });
+    for (const name of ['slow', 'x0']) expect((await keeper.lock(name).tryAcquire()).hold).toBeDefined();
+  });
+
+  it('refuses at the call what it cannot do', async () => {
+    await using keeper = await connect({ hosts: etcd.endpoint, namespace: randomUUID() });
+    for (const args of [
+      ['SIGTERM'],
+      [{ drainTimeoutMs: 1 }],
+      [['SIGKILL']],
+      [['SIGTERM'], { drainTimeoutMs: -5 }],
+    ]) {
+      expect(() => keeper.closeOnSignals(...(args as []))).toThrow(
+        expect.objectContaining({ code: 'invalid-option' }),
+      );
+    }
+  });
+
   it('a second signal ends a process at once whose work does not stop', async () => {
     await using worker = await start(randomUUID(), 'stuck');
     await worker.next('granted');

@@ -84,9 +84,12 @@ describe('npm run simulate', () => {
     LONG,
     async () => {
       const core = await makeMutant(mutation('granted on the predecessor’s deletion alone'), 'simulation');
-      const { code, stdout } = await simulate('--seeds', '2', '--workers', '1', '--core', core);
+      // Which seeds find it changes with every change of core.
+      const search = await simulate('--seeds', '100', '--core', core, '--json');
+      const [first] = (JSON.parse(search.stdout) as { violations: { seed: number }[] }).violations;
+      const { code, stdout } = await simulate('--from', String(first?.seed), '--seeds', '1', '--core', core);
       expect(code).toBe(1);
-      expect(stdout).toMatch(/\n2 seeds, 1 violation\n$/);
+      expect(stdout).toMatch(/\n1 seed, 1 violation\n$/);
       const shown =
         /^seed (?<seed>\d+): granted-out-of-turn\n.*again: npm run simulate -- --seed \d+\n/ms.exec(stdout);
       const seed = String(shown?.groups?.['seed']);

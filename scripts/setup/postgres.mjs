@@ -11,7 +11,7 @@ import { atLeast, compareVersions } from './versions.mjs';
 import { catalogVersion } from './workspace.mjs';
 
 /** The lowest version Lockkeeper is tested on. */
-export const LOWEST_POSTGRES = '12';
+export const LOWEST_POSTGRES = '13';
 
 /**
  * @typedef {object} Postgres

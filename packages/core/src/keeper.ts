@@ -112,25 +112,27 @@ export class Keeper implements AsyncDisposable {
    * @throws {@link LockkeeperError} `invalid-option`; nothing else.
    */
   async close(options: CloseOptions = {}): Promise<void> {
-    checkObject('options', options);
-    const drainTimeoutMs = duration('drainTimeoutMs', options.drainTimeoutMs ?? 5_000, { min: 0 });
+    const drainTimeoutMs = drainLimit(options);
     this.#closed ??= this.#close(drainTimeoutMs);
     return this.#closed;
   }
 
   /**
    * Closes the keeper when the process is asked to end, so that a successor need not wait for the lease: drains
-   * and releases as `close()` does, then lets the process end by that very signal. Handlers of the application
-   * run as always; where there is one, ending the process is left to it. A second signal ends a process without
-   * handlers of its own at once. Nothing listens until this is called.
+   * and releases as `close()` does. When every keeper registered for the signal has closed, the process ends by
+   * that very signal. Handlers of the application run as always; where there is one when the signal comes,
+   * ending the process is left to it. A second signal ends a process without handlers of its own at once.
+   * Nothing listens until this is called.
    * @param signals - default `SIGTERM` and `SIGINT`.
    * @returns what stops listening when it is disposed.
+   * @throws {@link LockkeeperError} `invalid-option`.
    */
   closeOnSignals(
     signals: readonly EndSignal[] = ['SIGTERM', 'SIGINT'],
     options: CloseOptions = {},
   ): Disposable {
-    return closeOnSignals(signals, () => this.close(options));
+    const drainTimeoutMs = drainLimit(options);
+    return closeOnSignals(signals, () => this.close({ drainTimeoutMs }));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -218,6 +220,11 @@ export class Keeper implements AsyncDisposable {
     this.#background.add(work);
     void work.finally(() => this.#background.delete(work));
   }
+}
+
+function drainLimit(options: CloseOptions): number {
+  checkObject('options', options);
+  return duration('drainTimeoutMs', options.drainTimeoutMs ?? 5_000, { min: 0 });
 }
 
 /**

@@ -27,7 +27,7 @@ export interface PostgresPrograms {
 
 /** Below it, etcd's own fixes for leases and watches are missing. */
 const OLDEST_ETCD = '3.4.23';
-const OLDEST_POSTGRES = '12';
+const OLDEST_POSTGRES = '13';
 
 interface Manifest {
   readonly etcd?: readonly { version: string; bin: string; ctl?: string }[];

@@ -108,7 +108,7 @@ describe('finding a PostgreSQL', () => {
   it('says what to do where there is none', async () => {
     vi.stubEnv('LOCKKEEPER_SERVERS', 'unpacked');
     vi.stubEnv('LOCKKEEPER_SERVER_CACHE', '/nonexistent');
-    await expect(startPostgres()).rejects.toThrow(/POSTGRES_URL.*PostgreSQL 12.*apt install postgresql/);
+    await expect(startPostgres()).rejects.toThrow(/POSTGRES_URL.*PostgreSQL 13.*apt install postgresql/);
   });
 });
 

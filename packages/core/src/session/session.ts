@@ -114,7 +114,7 @@ export class Session {
 
   /** The lease in hex, as `etcdctl` prints it. */
   get id(): string {
-    return this.lease.toString(16);
+    return this.lease.toString(16).padStart(16, '0');
   }
 
   /** The TTL the server granted last, in milliseconds. */
