@@ -130,7 +130,8 @@ describe('events', () => {
     const { clock, listener, keeper, client } = await world();
     await using holder = await client();
     const held = await holder.lock('x').acquire();
-    const key = `n/lock/x/${(await holder.health()).session?.id}`;
+    const lease = BigInt(`0x${(await holder.health()).session?.id}`);
+    const key = `n/lock/x/${lease.toString(16)}`;
     listener.names();
 
     const waiting = keeper.lock('x').acquire();
