@@ -12,6 +12,7 @@ const OUTCOMES: Record<GuardErrorCode, string> = {
   unavailable: 'failed',
   timeout: 'failed',
   unknown: 'unknown',
+  'not-confirmed': 'rejected',
   'not-migrated': 'failed',
   'invalid-token': 'failed',
   'invalid-option': 'failed',

@@ -14,7 +14,8 @@ import type { FencingToken } from './fencing-token.ts';
  * | `unavailable` | the storage refused or could not be reached; nothing applied |
  * | `timeout` | waited longer than the guard's own limit; nothing applied |
  * | `unknown` | the reply was lost: applied or not, nobody can say. Never reported as stale |
- * | `not-migrated` | the storage lacks the guard's table |
+ * | `not-confirmed` | a `rebase` named another state than the guard has; nothing was changed |
+ * | `not-migrated` | the storage lacks the guard's table or record: never made, or lost |
  * | `invalid-token`, `invalid-option` | the call was refused before anything was sent |
  */
 export type GuardErrorCode =
@@ -27,6 +28,7 @@ export type GuardErrorCode =
   | 'unavailable'
   | 'timeout'
   | 'unknown'
+  | 'not-confirmed'
   | 'not-migrated'
   | 'invalid-token'
   | 'invalid-option';
@@ -47,6 +49,7 @@ const OUTCOMES: Readonly<Record<GuardErrorCode, GuardOutcome>> = {
   unavailable: 'failed',
   timeout: 'failed',
   unknown: 'unknown',
+  'not-confirmed': 'rejected',
   'not-migrated': 'failed',
   'invalid-token': 'failed',
   'invalid-option': 'failed',

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { FencingToken } from './fencing-token.ts';
-import { decideGuard, type GuardState, type GuardVerb, refusal } from './guard.ts';
+import { decideGuard, decideRebase, type GuardState, type GuardVerb, refusal } from './guard.ts';
 
 const at = (revision: bigint, acquisition = `a${revision}`, lineage = 'main') =>
   new FencingToken({ lineage, revision, acquisition });
@@ -112,4 +112,35 @@ it('a refusal says who was refused, why, and what is in force', () => {
     'guard "invoices" refused token main:4:a4: a newer token is in force (in force: main:5:a5)',
   );
   expect(refusal('unclaimed', 'invoices', at(4n), undefined).message).not.toContain('in force');
+});
+
+describe('decideRebase', () => {
+  const state = { token: at(5n), sealed: true };
+  const next = new FencingToken({ lineage: 'restored', revision: 2n, acquisition: 'b' });
+
+  it('puts the new token in force where the state is the confirmed one', () => {
+    const accepted = { verdict: 'accept', next: { token: next, sealed: false } };
+    expect(decideRebase('r', state, next, at(5n))).toEqual(accepted);
+  });
+
+  it('changes nothing when repeated', () => {
+    const done = { token: next, sealed: false };
+    expect(decideRebase('r', done, next, at(5n))).toEqual({ verdict: 'accept', next: undefined });
+  });
+
+  it.each([
+    ['an older state', at(4n)],
+    ['a newer state', at(6n)],
+    ['another acquisition', new FencingToken({ lineage: 'main', revision: 5n, acquisition: 'else' })],
+  ])('refuses the confirmation of %s', (_, from) => {
+    expect(decideRebase('r', state, next, from)).toMatchObject({
+      verdict: 'reject',
+      error: { code: 'not-confirmed', outcome: 'rejected', token: next, current: at(5n) },
+    });
+  });
+
+  it('refuses where there is nothing to confirm, and within one lineage', () => {
+    expect(decideRebase('r', undefined, next, at(5n))).toMatchObject({ error: { code: 'not-confirmed' } });
+    expect(decideRebase('r', state, at(6n), at(5n))).toMatchObject({ error: { code: 'invalid-option' } });
+  });
 });

@@ -55,6 +55,33 @@ export interface Guard<Handle = unknown> extends Claimable {
   run<T>(token: FencingToken, effect: (handle: Handle) => T | Promise<T>, options?: RunOptions): Promise<T>;
 }
 
+/** Options of {@link GuardAdmin.rebase}. */
+export interface RebaseOptions extends GuardCallOptions {
+  /** The token the operator saw in force, from {@link GuardAdmin.inspect}: the explicit confirmation. */
+  readonly from: FencingToken;
+}
+
+/** What operators need beside the verbs. Every guard of Lockkeeper that keeps its own state has it. */
+export interface GuardAdmin {
+  /**
+   * What the guard remembers, `undefined` where no token has touched the resource yet. For eyes and tools:
+   * it may have changed by the time it arrives, so nothing is decided by it.
+   * @throws {@link GuardError}
+   */
+  inspect(options?: GuardCallOptions): Promise<GuardState | undefined>;
+
+  /**
+   * Adopts the lineage of `token` and puts `token` in force, whose revisions cannot be compared with the old
+   * ones: the way out of `foreign-lineage`, for operators who know that no holder under the old lineage is
+   * still at work. Repeating it is harmless.
+   *
+   * @param token - of a hold under the new lineage; older tokens of it are stale from then on.
+   * @throws {@link GuardError} `not-confirmed` where `from` is not what the guard remembers; `invalid-option`
+   * within one lineage, where tokens are ordered and `claim` decides.
+   */
+  rebase(token: FencingToken, options: RebaseOptions): Promise<void>;
+}
+
 /** What a guard remembers of one resource. */
 export interface GuardState {
   readonly token: FencingToken;
@@ -110,6 +137,30 @@ export function decideGuard(
   }
 }
 
+/**
+ * {@link GuardAdmin.rebase} as a pure function: the one way over the border between two lineages. Only the
+ * state that was confirmed may be replaced, so two operators cannot undo each other's work.
+ */
+export function decideRebase(
+  resource: string,
+  state: GuardState | undefined,
+  token: FencingToken,
+  from: FencingToken,
+): GuardDecision {
+  if (token.lineage === from.lineage) {
+    const what = `from is ${from}, of the same lineage as the token ${token}`;
+    const error = new GuardError('invalid-option', `guard "${resource}": ${what}; claim instead`, {
+      resource,
+      token,
+    });
+    return { verdict: 'reject', error };
+  }
+  const at = (expected: FencingToken) => state !== undefined && `${state.token}` === `${expected}`;
+  if (at(token)) return { verdict: 'accept', next: undefined };
+  if (at(from)) return { verdict: 'accept', next: { token, sealed: false } };
+  return { verdict: 'reject', error: refusal('not-confirmed', resource, token, state?.token) };
+}
+
 const REASONS = {
   'stale-token': 'a newer token is in force',
   sealed: 'this hold was released and its token sealed',
@@ -117,6 +168,7 @@ const REASONS = {
     'the same revision was granted to another acquisition, so the etcd history was rewritten',
   'foreign-lineage': 'the token belongs to another etcd history; rebase the guard to adopt it',
   unclaimed: 'this token never claimed the resource, and here it has to',
+  'not-confirmed': 'the state is not the one that was confirmed; inspect the guard again',
 } as const;
 
 /** The error of a refused token, worded alike in every storage. */

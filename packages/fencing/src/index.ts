@@ -3,11 +3,14 @@ export { compareTokens, FencingToken, type FencingTokenParts, type TokenOrder } 
 export {
   type Claimable,
   decideGuard,
+  decideRebase,
   type Guard,
+  type GuardAdmin,
   type GuardCallOptions,
   type GuardDecision,
   type GuardState,
   type GuardVerb,
+  type RebaseOptions,
   type RunOptions,
   refusal,
 } from './guard.ts';

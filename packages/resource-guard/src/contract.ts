@@ -9,6 +9,7 @@
  *
  * @module
  */
+import { adminCases } from './contract/admin-cases.ts';
 import { effectCases } from './contract/effect-cases.ts';
 import { handOverCases } from './contract/hand-over-cases.ts';
 import type { GuardCase, GuardSubject } from './contract/subject.ts';
@@ -24,7 +25,12 @@ export type {
 } from './contract/subject.ts';
 
 /** Every case, in an order that fails where the fault is plainest. */
-export const guardContract: readonly GuardCase[] = [...tableCases, ...handOverCases, ...effectCases];
+export const guardContract: readonly GuardCase[] = [
+  ...tableCases,
+  ...handOverCases,
+  ...effectCases,
+  ...adminCases,
+];
 
 /** The two functions of Vitest, Jest and node:test that the suite uses. */
 export interface TestFramework {

@@ -1,10 +1,14 @@
 // The guard for what lives in this process; also the plainest picture of what every other guard does.
 import {
   decideGuard,
+  decideRebase,
   type FencingToken,
   type Guard,
+  type GuardAdmin,
   type GuardCallOptions,
+  type GuardDecision,
   type GuardState,
+  type RebaseOptions,
   type RunOptions,
 } from '@lockkeeper/fencing';
 import { untilAborted } from './abort.ts';
@@ -35,11 +39,11 @@ export interface MemoryGuardOptions {
  *
  * @throws GuardError `invalid-option`
  */
-export function memoryGuard(options: MemoryGuardOptions): Guard<undefined> {
+export function memoryGuard(options: MemoryGuardOptions): Guard<undefined> & GuardAdmin {
   return new MemoryGuard(options);
 }
 
-class MemoryGuard implements Guard<undefined> {
+class MemoryGuard implements Guard<undefined>, GuardAdmin {
   readonly resource: string;
   readonly #requireClaim: boolean;
   readonly #turnstile = new Turnstile();
@@ -93,15 +97,30 @@ class MemoryGuard implements Guard<undefined> {
     }
   }
 
+  async inspect(options: GuardCallOptions = {}): Promise<GuardState | undefined> {
+    options.signal?.throwIfAborted();
+    return this.#state;
+  }
+
+  async rebase(presented: FencingToken, options: RebaseOptions): Promise<void> {
+    const token = checkToken(presented);
+    const from = checkToken(options?.from);
+    await this.#decideAlone(() => decideRebase(this.resource, this.#state, token, from), options.signal);
+  }
+
   async #advance(
     verb: 'claim' | 'seal',
     token: FencingToken,
     signal: AbortSignal | undefined,
   ): Promise<void> {
+    await this.#decideAlone(() => decideGuard(verb, this.resource, this.#state, token), signal);
+  }
+
+  async #decideAlone(decide: () => GuardDecision, signal: AbortSignal | undefined): Promise<void> {
     EffectScope.refuse(this.#held, this.resource);
     const leave = await this.#turnstile.enter('exclusive', signal);
     try {
-      const decision = decideGuard(verb, this.resource, this.#state, token);
+      const decision = decide();
       if (decision.verdict === 'reject') throw decision.error;
       if (decision.next !== undefined) this.#state = decision.next;
     } finally {

@@ -1,14 +1,15 @@
 // What the suite needs to know of a guard; the guard's author writes it once.
-import type { Guard } from '@lockkeeper/fencing';
+import type { Guard, GuardAdmin } from '@lockkeeper/fencing';
 
 /**
  * What a guard may lack without being wrong:
  * - `rollback`: what an effect did before it threw stays done;
  * - `overlap`: one writer at a time, even of one holder;
  * - `held-writes`: the fixture has no {@link GuardedValue.holdWrites}, so the suite cannot look at writes
- *   that wait inside the storage. Provide it if you can: it finds the faults that other tests miss.
+ *   that wait inside the storage. Provide it if you can: it finds the faults that other tests miss;
+ * - `admin`: no `inspect` and `rebase`, for a guard whose state operators cannot reach through it.
  */
-export type GuardTrait = 'rollback' | 'overlap' | 'held-writes';
+export type GuardTrait = 'rollback' | 'overlap' | 'held-writes' | 'admin';
 
 /** A guard under test. */
 export interface GuardSubject<Handle> {
@@ -25,7 +26,7 @@ export interface GuardSubject<Handle> {
 }
 
 export interface GuardFixture<Handle> {
-  readonly guard: Guard<Handle>;
+  readonly guard: Guard<Handle> & Partial<GuardAdmin>;
   /** The same resource as another process would reach it: another guard object on another connection. */
   readonly other: Guard<Handle>;
   readonly value: GuardedValue<Handle>;
