@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { connect, type Keeper } from '@lockkeeper/core';
+import { connect, type Hold, type Keeper } from '@lockkeeper/core';
 import { type EtcdServer, startTcpProxy } from '@lockkeeper/testkit';
 import { expect } from 'vitest';
 import { metric, queueOf, timed, until } from './support.ts';
@@ -23,7 +23,7 @@ export async function waitInVain(etcd: EtcdServer, times: number): Promise<void>
   const namespace = randomUUID();
   await using proxy = await startTcpProxy(etcd.endpoint);
   await using holder = await connect({ hosts: etcd.endpoint, namespace });
-  const hold = await holder.lock('x').acquire();
+  const hold = await holdWatched(etcd, holder);
   const keeper = await connect({ hosts: proxy.url, namespace });
   const wait = (index: number) => timed(() => keeper.lock('x').acquire({ waitTimeoutMs: 20 + (index % 20) }));
   const isTidy = async () => (await queueOf(holder.coordinator, namespace, 'x')).length === 1;
@@ -47,7 +47,7 @@ export async function failToAcquire(etcd: EtcdServer, times: number): Promise<vo
   const namespace = randomUUID();
   await using proxy = await startTcpProxy(etcd.endpoint);
   await using holder = await connect({ hosts: etcd.endpoint, namespace });
-  const hold = await holder.lock('x').acquire();
+  const hold = await holdWatched(etcd, holder);
   const keeper = await connect({ hosts: proxy.url, namespace });
   const fail = async (index: number): Promise<unknown> => {
     const lock = keeper.lock('x');
@@ -73,6 +73,15 @@ export async function failToAcquire(etcd: EtcdServer, times: number): Promise<vo
   expect(await settledFootprint(etcd, proxy, keeper, namespace, 1)).toEqual(before);
   expect(hold.standing).toBe('held');
   await keeper.close();
+}
+
+/** A hold whose ownership watch stands: it comes a moment after the grant, and counts among the watchers. */
+async function holdWatched(etcd: EtcdServer, holder: Keeper): Promise<Hold> {
+  const watchers = () => metric(etcd.endpoint, 'etcd_debugging_mvcc_watcher_total');
+  await until('nobody watches yet', async () => (await watchers()) === 0);
+  const hold = await holder.lock('x').acquire();
+  await until('the hold is watched', async () => (await watchers()) === 1);
+  return hold;
 }
 
 function refuse(): Promise<never> {
