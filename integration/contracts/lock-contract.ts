@@ -2,6 +2,7 @@ import { onTestFinished } from 'vitest';
 import { describeAcquiring } from './lock/acquiring.ts';
 import { describeClaims } from './lock/claims.ts';
 import { describeClosing } from './lock/closing.ts';
+import { describeFailedWaits } from './lock/failed-waits.ts';
 import { describeHolding } from './lock/holding.ts';
 import { describeUnknownOutcomes } from './lock/unknown-outcomes.ts';
 import { describeUsing } from './lock/using.ts';
@@ -16,6 +17,7 @@ export function describeLocks(where: string, makeWorld: () => Promise<Coordinato
   };
   describeAcquiring(where, newWorld);
   describeUnknownOutcomes(where, newWorld);
+  describeFailedWaits(where, newWorld);
   describeHolding(where, newWorld);
   describeClaims(where, newWorld);
   describeUsing(where, newWorld);

@@ -4,6 +4,8 @@ import {
   LockkeeperError,
   type Txn,
   type TxnReply,
+  type Watch,
+  type WatchHandler,
 } from '@lockkeeper/core';
 
 /**
@@ -25,6 +27,8 @@ type TxnFault =
 export class FaultyCoordinator implements Coordinator {
   #inner: Coordinator;
   readonly #faults: TxnFault[] = [];
+  readonly #watches = new Map<Watch, WatchHandler>();
+  #refusal: LockkeeperError | undefined;
   #silent = false;
   /** Every transaction that was sent, in order. */
   readonly sent: Txn[] = [];
@@ -60,6 +64,22 @@ export class FaultyCoordinator implements Coordinator {
     return new Promise((held) => this.#faults.push({ kind: 'hold-back', matches, held }));
   }
 
+  /** Every watch that is open now is over, as after a compaction or without the right to go on. */
+  endWatches(reason: LockkeeperError): number {
+    const open = [...this.#watches];
+    this.#watches.clear();
+    for (const [watch, handler] of open) {
+      watch.close();
+      handler.onEnd(reason);
+    }
+    return open.length;
+  }
+
+  /** From now on every read is refused with this error, until `heal()`. */
+  refuseReads(error: LockkeeperError): void {
+    this.#refusal = error;
+  }
+
   /** From now on nothing reaches etcd and nothing is answered, as when the cable is pulled. */
   goSilent(): void {
     this.#silent = true;
@@ -72,6 +92,7 @@ export class FaultyCoordinator implements Coordinator {
 
   heal(): void {
     this.#silent = false;
+    this.#refusal = undefined;
   }
 
   endpoints: Coordinator['endpoints'] = () => this.#inner.endpoints();
@@ -88,8 +109,20 @@ export class FaultyCoordinator implements Coordinator {
   revoke: Coordinator['revoke'] = (lease, options) =>
     this.#call('revoke', () => this.#inner.revoke(lease, options));
   range: Coordinator['range'] = (range, options) =>
-    this.#call('range', () => this.#inner.range(range, options));
-  watch: Coordinator['watch'] = (request, handler) => this.#inner.watch(request, handler);
+    this.#call('range', async () => {
+      if (this.#refusal !== undefined) throw this.#refusal;
+      return this.#inner.range(range, options);
+    });
+  watch: Coordinator['watch'] = (request, handler) => {
+    const inner = this.#inner.watch(request, handler);
+    const close = () => {
+      this.#watches.delete(watch);
+      inner.close();
+    };
+    const watch: Watch = { close, [Symbol.dispose]: close };
+    this.#watches.set(watch, handler);
+    return watch;
+  };
   txn: Coordinator['txn'] = (txn, options) => this.#call('txn', () => this.#txn(txn, options));
 
   close(): Promise<void> {

@@ -161,11 +161,11 @@ export class Hold implements AsyncDisposable {
   }
 
   /** @internal Ends a hold that nobody got to see: its claims failed, or it was given up meanwhile. */
-  abandon(): void {
+  abandon(): Promise<unknown> {
     this.#host.ownership.remove(this.#owned);
     this.#host.holds.delete(this);
     this.#releasing ??= Promise.resolve({ outcome: 'released', sealed: undefined });
-    void this.#end();
+    return this.#end();
   }
 
   /** @internal Asks the work to stop while the lock is still held: the keeper is closing. */

@@ -3,7 +3,7 @@ import type { Clock, Timer } from '../clock.ts';
 import { DEFAULT_CALL_TIMEOUT_MS } from '../coordinator/coordinator.ts';
 import { LockkeeperError } from '../errors.ts';
 import type { Session } from '../session/session.ts';
-import { AbortScope } from '../signals.ts';
+import { AbortScope, within } from '../signals.ts';
 import { publish } from '../telemetry.ts';
 import { checkObject, duration, invalidOption, optionalDuration, optionalSignal } from '../validation.ts';
 import { Acquisition, type Contender, readContender } from './acquisition.ts';
@@ -14,6 +14,9 @@ import { type EnqueueMode, enqueue } from './enqueue.ts';
 import { Hold, type HoldOptions } from './hold.ts';
 import type { LockHost } from './lock-host.ts';
 import { waitTurn } from './wait-turn.ts';
+
+/** How long a failed acquire waits until its key is gone before it tells; after that it goes on behind. */
+const GONE_WITHIN_MS = 1_000;
 
 export interface TryAcquireOptions {
   /** Cancels the attempt, with the signal's reason. Has no effect on a hold that was granted. */
@@ -69,7 +72,8 @@ export class Lock {
    * @throws {@link LockkeeperError} `wait-timeout`, `unreachable` (etcd did not answer, so we could not even
    * queue), `lost-while-waiting` (our lease or key is gone: acquire again), `claim-timeout`, `claim-failed`,
    * `not-reentrant`, `closed`, `permission-denied`, `storage-full`; or `signal.reason`, untouched. After any
-   * of them nothing is left in the queue, or it is being removed in the background.
+   * of them nothing is left in the queue. A failure waits up to 1 s for that; where the caller gave up, or
+   * etcd cannot be reached, it is seen to in the background.
    */
   async acquire(options: AcquireOptions = {}): Promise<Hold> {
     const attempt = resolveAttempt(options);
@@ -143,7 +147,7 @@ export class Lock {
       const enqueued = await enqueue(coordinator, acquisition, mode, scope.signal);
       if (enqueued.place === 'busy') {
         this.#tellGaveUp(acquisition.id, undefined);
-        this.#giveUp(acquisition, undefined);
+        void this.#giveUp(acquisition, undefined);
         return { holder: enqueued.holder && readContender(enqueued.holder) };
       }
       token = enqueued.revision;
@@ -157,11 +161,12 @@ export class Lock {
       this.#tellGranted(hold, wait.waitedMs());
       return { hold };
     } catch (error) {
-      if (hold === undefined) this.#giveUp(acquisition, token);
-      else hold.abandon();
+      const gone = hold === undefined ? this.#giveUp(acquisition, token) : hold.abandon();
       const untouched = token === undefined && isLeaseGone(acquisition) && !overall.signal.aborted;
       if (untouched && mayStartOver) return undefined;
       this.#tellGaveUp(acquisition.id, error);
+      // Whoever gave up gets the answer now; whoever is told of a failure finds the queue without his key.
+      if (!overall.signal.aborted) await within(this.#host.options.clock, GONE_WITHIN_MS, gone);
       throw error;
     }
   }
@@ -198,11 +203,13 @@ export class Lock {
     publish('lockkeeper:lock:gave-up', () => ({ name: this.name, acquisition, error }));
   }
 
-  #giveUp(acquisition: Acquisition, token: bigint | undefined): void {
+  /** Resolves when no key of the acquisition is left, or none can come any more. Never rejects. */
+  async #giveUp(acquisition: Acquisition, token: bigint | undefined): Promise<void> {
     const { coordinator, logger } = this.#host.options;
-    if (acquisition.mayExist)
-      this.#host.inBackground(endAcquisition(coordinator, acquisition, token, logger));
-    else acquisition.settle();
+    if (!acquisition.mayExist) return acquisition.settle();
+    const ending = endAcquisition(coordinator, acquisition, token, logger);
+    this.#host.inBackground(ending);
+    await ending;
   }
 }
 
