@@ -3,6 +3,7 @@ import { describeAcquiring } from './lock/acquiring.ts';
 import { describeClaims } from './lock/claims.ts';
 import { describeClosing } from './lock/closing.ts';
 import { describeFailedWaits } from './lock/failed-waits.ts';
+import { describeFencedWrites } from './lock/fenced-writes.ts';
 import { describeHolding } from './lock/holding.ts';
 import { describeUnknownOutcomes } from './lock/unknown-outcomes.ts';
 import { describeUsing } from './lock/using.ts';
@@ -19,6 +20,7 @@ export function describeLocks(where: string, makeWorld: () => Promise<Coordinato
   describeUnknownOutcomes(where, newWorld);
   describeFailedWaits(where, newWorld);
   describeHolding(where, newWorld);
+  describeFencedWrites(where, newWorld);
   describeClaims(where, newWorld);
   describeUsing(where, newWorld);
   describeClosing(where, newWorld);

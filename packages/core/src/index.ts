@@ -36,6 +36,7 @@ export {
   type LockkeeperErrorOptions,
   type LossCause,
 } from './errors.ts';
+export { FencedTxn, type FencedTxnReply, fencedTxn } from './fenced-txn.ts';
 export type { HealthOptions, KeeperHealth, SessionHealth } from './health.ts';
 export { type CloseOptions, connect, type Keeper } from './keeper.ts';
 export type { Contender } from './lock/acquisition.ts';
@@ -43,3 +44,4 @@ export type { Hold, HoldStanding, ReleaseAnswer } from './lock/hold.ts';
 export type { AcquireOptions, Lock, TryAcquired, TryAcquireOptions } from './lock/lock.ts';
 export type { ConnectOptions, Logger } from './options.ts';
 export type { TelemetryEvents } from './telemetry.ts';
+export { etcdTokenVerifier, type TokenVerifierOptions, type VerifierLimits } from './token-verifier.ts';

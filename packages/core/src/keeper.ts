@@ -1,3 +1,4 @@
+import type { TokenVerifier } from '@lockkeeper/fencing';
 import { closeOnSignals, type EndSignal } from './close-on-signals.ts';
 import type { Coordinator } from './coordinator/coordinator.ts';
 import { HistoryWatch } from './coordinator/history-watch.ts';
@@ -14,6 +15,7 @@ import { type ConnectOptions, type ResolvedOptions, resolveOptions } from './opt
 import { readLineage } from './session/lineage.ts';
 import { Session } from './session/session.ts';
 import { unlessAborted, within } from './signals.ts';
+import { etcdTokenVerifier, type VerifierLimits } from './token-verifier.ts';
 import { checkObject, duration } from './validation.ts';
 
 export interface CloseOptions {
@@ -76,6 +78,17 @@ export class Keeper implements AsyncDisposable {
    */
   lock(name: string): Lock {
     return new Lock(name, this.#host);
+  }
+
+  /**
+   * Asks etcd whether a token of the lock `name` was granted, for a guard that serves others: see
+   * {@link etcdTokenVerifier}.
+   * @throws {@link LockkeeperError} `invalid-option`.
+   */
+  tokenVerifier(name: string, limits: VerifierLimits = {}): TokenVerifier {
+    const { coordinator, namespace } = this.#options;
+    checkObject('limits', limits);
+    return etcdTokenVerifier(coordinator, { ...limits, namespace, lock: name });
   }
 
   /**

@@ -1,5 +1,5 @@
 import { type Claimable, FencingToken } from '@lockkeeper/fencing';
-import type { Compare } from '../coordinator/coordinator.ts';
+import type { Compare, Coordinator } from '../coordinator/coordinator.ts';
 import { LockkeeperError, type LossCause } from '../errors.ts';
 import { within } from '../signals.ts';
 import { publish } from '../telemetry.ts';
@@ -33,13 +33,21 @@ export interface HoldOptions {
   readonly sealOnRelease: boolean;
 }
 
+/** What `fencedTxn` needs of a hold that stands. */
+export interface HoldFence {
+  readonly coordinator: Coordinator;
+  readonly acquisition: Acquisition;
+  /** Etcd showed that the hold does not stand any more; resolves with the error to throw. */
+  spoilt(cause: SpoilCause | 'history-regressed'): Promise<LockkeeperError>;
+}
+
 /** How long `release` waits for etcd's confirmation before it answers `unknown`. */
 const RELEASE_TIMEOUT_MS = 5_000;
 
 /** How long a loss waits for a renewal to tell its cause. */
 const CAUSE_TIMEOUT_MS = 500;
 
-type SpoilCause = 'key-deleted' | 'foreign-write';
+export type SpoilCause = 'key-deleted' | 'foreign-write';
 
 /**
  * Proof of one acquisition of one lock. It never becomes valid again once it is lost or released.
@@ -121,8 +129,7 @@ export class Hold implements AsyncDisposable {
    */
   assertHeld(): void {
     const { standing } = this;
-    if (standing === 'released')
-      throw new LockkeeperError('released', `lock "${this.name}": already released`);
+    if (standing === 'released') throw this.#released();
     if (standing === 'lost') throw this.loss;
     if (this.#acquisition.session.isSafe()) return;
     const why = 'wall time ran ahead of the monotonic clock, as when a machine was suspended';
@@ -152,6 +159,22 @@ export class Hold implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.release();
+  }
+
+  /** @internal What a fenced transaction works with. @throws LockkeeperError `lost`, `released` */
+  fence(): HoldFence {
+    const { standing } = this;
+    if (standing === 'lost') throw this.loss;
+    if (standing === 'released') throw this.#released();
+    return {
+      coordinator: this.#host.options.coordinator,
+      acquisition: this.#acquisition,
+      spoilt: async (cause) => {
+        if (cause === 'history-regressed') this.#acquisition.session.end(cause);
+        else await this.#spoilt(cause);
+        return this.loss ?? this.#released();
+      },
+    };
   }
 
   /** @internal Why it was lost, also where that came to light only at the release. */
@@ -244,6 +267,10 @@ export class Hold implements AsyncDisposable {
 
   #heldMs(): number {
     return this.#host.options.clock.now() - this.#grantedAt;
+  }
+
+  #released(): LockkeeperError {
+    return new LockkeeperError('released', `lock "${this.name}": already released`);
   }
 
   #describe(cause: LossCause): LockkeeperError {

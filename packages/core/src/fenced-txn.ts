@@ -1,0 +1,135 @@
+import type {
+  CallOptions,
+  Compare,
+  KeySpan,
+  Operation,
+  OperationResult,
+  RangeRequest,
+  TxnReply,
+} from './coordinator/coordinator.ts';
+import { LockkeeperError } from './errors.ts';
+import type { Acquisition } from './lock/acquisition.ts';
+import type { Hold, SpoilCause } from './lock/hold.ts';
+import { checkMethods, invalidOption } from './validation.ts';
+
+/** `applied: false`: a condition of your own did not hold; the lock was still yours, and nothing was written. */
+export type FencedTxnReply =
+  | {
+      readonly applied: true;
+      /** The ModRevision of every key that was put. */
+      readonly revision: bigint;
+      /** One for each operation, in the order in which they were added. */
+      readonly results: readonly OperationResult[];
+    }
+  | { readonly applied: false };
+
+/**
+ * Writes inside etcd that take effect only while `hold` stands: one transaction whose comparisons are
+ * {@link Hold.compare} and your own conditions. etcd checks holder, lease and generation together with the write,
+ * so no guard state is needed, and a holder that was paused past its lease is refused however late it wakes.
+ *
+ * ```ts
+ * await fencedTxn(hold).put('app/leader', name).put('app/since', now).commit();
+ * ```
+ *
+ * @throws {@link LockkeeperError} `invalid-option`
+ */
+export function fencedTxn(hold: Hold): FencedTxn {
+  checkMethods('hold', hold, ['compare', 'fence']);
+  return new FencedTxn(hold);
+}
+
+const TARGETS: readonly Compare['target'][] = ['createRevision', 'modRevision', 'version', 'lease', 'value'];
+
+/** A transaction being written down. Nothing is sent before `commit()`, which may be called once. */
+export class FencedTxn {
+  readonly #hold: Hold;
+  readonly #conditions: Compare[] = [];
+  readonly #operations: Operation[] = [];
+  #committed = false;
+
+  /** @internal */
+  constructor(hold: Hold) {
+    this.#hold = hold;
+  }
+
+  /** A condition besides the hold; all of them must be true. */
+  when(condition: Compare): this {
+    const target = condition?.target;
+    if (!TARGETS.includes(target)) throw invalidOption('target', target, `expected ${TARGETS.join(', ')}`);
+    this.#conditions.push(condition);
+    return this;
+  }
+
+  put(key: string, value: string | Uint8Array, options: { readonly lease?: bigint } = {}): this {
+    return this.#add({ op: 'put', key, value, lease: options.lease });
+  }
+
+  /** One key, or a span of them. etcd refuses two writes of one key in a transaction. */
+  delete(span: string | KeySpan): this {
+    return this.#add({ op: 'delete', ...(typeof span === 'string' ? { key: span } : span) });
+  }
+
+  /** Reads in the same step: what the operations before it have left. */
+  range(range: string | RangeRequest): this {
+    return this.#add({ op: 'range', ...(typeof range === 'string' ? { key: range } : range) });
+  }
+
+  /**
+   * Sends it, once. There is no repeat behind your back: after `unreachable`, whose `outcome` is `unknown`, look at
+   * what you wrote.
+   *
+   * A hold that is only suspect may commit: etcd knows better than its clock.
+   *
+   * @throws {@link LockkeeperError} `lost` where the hold does not stand any more (nothing was written, and the
+   * hold knows it from then on), `released`, `unreachable`, `permission-denied`, `invalid-request`,
+   * `limit-exceeded`, `storage-full`, `closed`; or `signal.reason`, after which it may still be applied.
+   */
+  async commit(options: CallOptions = {}): Promise<FencedTxnReply> {
+    if (this.#committed)
+      throw new LockkeeperError('invalid-option', 'commit: this transaction was sent before');
+    if (this.#operations.length === 0)
+      throw new LockkeeperError('invalid-option', 'commit: the transaction has no operation');
+    const hold = this.#hold;
+    const { coordinator, acquisition, spoilt } = hold.fence();
+    this.#committed = true;
+    const { key, lineageKey } = acquisition;
+    const reply = await coordinator.txn(
+      {
+        compare: [...hold.compare(), ...this.#conditions],
+        success: this.#operations,
+        failure: [
+          { op: 'range', key },
+          { op: 'range', key: lineageKey },
+        ],
+      },
+      options,
+    );
+    if (reply.succeeded) return { applied: true, revision: reply.revision, results: reply.results };
+    const why = whyRefused(acquisition, hold.token.revision, reply);
+    if (why === 'condition') return { applied: false };
+    throw await spoilt(why);
+  }
+
+  #add(operation: Operation & { readonly key: string }): this {
+    const { key } = operation;
+    if (typeof key !== 'string' || key === '') throw invalidOption('key', key, 'expected a non-empty string');
+    if (operation.op !== 'range' && key.startsWith(this.#hold.fence().acquisition.queue.key))
+      throw invalidOption('key', key, 'it belongs to the queue of the lock itself');
+    this.#operations.push(operation);
+    return this;
+  }
+}
+
+/** The reply's two ranges say which comparison failed. */
+function whyRefused(
+  acquisition: Acquisition,
+  token: bigint,
+  { results }: TxnReply,
+): 'condition' | SpoilCause | 'history-regressed' {
+  const [own, lineage] = results.map((result) => (result.op === 'range' ? result.kvs[0] : undefined));
+  const named = lineage && new TextDecoder().decode(lineage.value);
+  if (named !== acquisition.session.lineage) return 'history-regressed';
+  if (own === undefined) return 'key-deleted';
+  return own.modRevision === token ? 'condition' : 'foreign-write';
+}
