@@ -113,7 +113,7 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/enqueue.ts',
-        find: "      { key: cancelledKey, target: 'createRevision', is: '=', to: 0n },\n",
+        find: '      isAbsent({ key: cancelledKey }),\n',
         replace: '',
       },
     ],
@@ -148,7 +148,7 @@ export const mutations: readonly Mutation[] = [
         file: 'lock/ending.ts',
         find: '  let sent = 0;\n',
         replace:
-          '  let sent = 0;\n  session.slots.free(acquisition.name, Number(acquisition.key.split(".")[1] ?? 0));\n',
+          '  let sent = 0;\n  for (const { keys, slot } of acquisition.places) session.slots.free(keys, slot);\n',
       },
     ],
   },
@@ -171,14 +171,15 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/wait-turn.ts',
-        find: `      if (own?.key !== acquisition.key || own.createRevision !== token) {
+        find: `      if (places.some(({ own }) => own?.createRevision !== token)) {
         // It may have gone with the lease; a renewal tells.
         await acquisition.session.renewNow();
         throw acquisition.lostWhileWaiting(acquisition.session.lossCause ?? 'key-deleted');
       }
-      if (own.modRevision !== token) throw acquisition.lostWhileWaiting('foreign-write');
+      if (places.some(({ own }) => own?.modRevision !== token))
+        throw acquisition.lostWhileWaiting('foreign-write');
 `,
-        replace: "      if (own === undefined) return { turn: 'ours' };\n",
+        replace: '',
       },
     ],
   },
@@ -215,7 +216,7 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/enqueue.ts',
-        find: "      { key, target: 'createRevision', is: '=', to: 0n },\n",
+        find: '      ...places.map(({ key }) => isAbsent({ key })),\n',
         replace: '',
       },
     ],
@@ -263,7 +264,13 @@ export const mutations: readonly Mutation[] = [
   {
     name: 'keys of holds are not watched',
     harm: 'a holder does not learn that its key was deleted',
-    edits: [{ file: 'lock/hold.ts', find: 'host.ownership.add(this.#owned);', replace: '' }],
+    edits: [
+      {
+        file: 'lock/hold.ts',
+        find: 'for (const owned of this.#owned) host.ownership.add(owned);',
+        replace: '',
+      },
+    ],
   },
   {
     name: 'regression compared with the highest revision seen so far',

@@ -93,15 +93,14 @@ export class FencedTxn {
     const hold = this.#hold;
     const { coordinator, acquisition, spoilt } = hold.fence();
     this.#committed = true;
-    const { key, lineageKey } = acquisition;
     const reply = await coordinator.txn(
       {
         compare: [...hold.compare(), ...this.#conditions],
         success: this.#operations,
-        failure: [
-          { op: 'range', key },
-          { op: 'range', key: lineageKey },
-        ],
+        failure: [...acquisition.places, { key: acquisition.lineageKey }].map(({ key }) => ({
+          op: 'range',
+          key,
+        })),
       },
       options,
     );
@@ -114,22 +113,26 @@ export class FencedTxn {
   #add(operation: Operation & { readonly key: string }): this {
     const { key } = operation;
     if (typeof key !== 'string' || key === '') throw invalidOption('key', key, 'expected a non-empty string');
-    if (operation.op !== 'range' && key.startsWith(this.#hold.fence().acquisition.queue.key))
+    if (
+      operation.op !== 'range' &&
+      this.#hold.fence().acquisition.places.some(({ keys }) => key.startsWith(keys))
+    )
       throw invalidOption('key', key, 'it belongs to the queue of the lock itself');
     this.#operations.push(operation);
     return this;
   }
 }
 
-/** The reply's two ranges say which comparison failed. */
+/** The reply's ranges say which comparison failed. */
 function whyRefused(
   acquisition: Acquisition,
   token: bigint,
   { results }: TxnReply,
 ): 'condition' | SpoilCause | 'history-regressed' {
-  const [own, lineage] = results.map((result) => (result.op === 'range' ? result.kvs[0] : undefined));
+  const found = results.map((result) => (result.op === 'range' ? result.kvs[0] : undefined));
+  const lineage = found.pop();
   const named = lineage && new TextDecoder().decode(lineage.value);
   if (named !== acquisition.session.lineage) return 'history-regressed';
-  if (own === undefined) return 'key-deleted';
-  return own.modRevision === token ? 'condition' : 'foreign-write';
+  if (found.includes(undefined)) return 'key-deleted';
+  return found.every((own) => own?.modRevision === token) ? 'condition' : 'foreign-write';
 }

@@ -38,7 +38,7 @@ export {
 } from './errors.ts';
 export { FencedTxn, type FencedTxnReply, fencedTxn } from './fenced-txn.ts';
 export type { HealthOptions, KeeperHealth, SessionHealth } from './health.ts';
-export { type CloseOptions, connect, type Keeper } from './keeper.ts';
+export { type CloseOptions, connect, type Keeper, type ReadWriteLock } from './keeper.ts';
 export type { Contender } from './lock/acquisition.ts';
 export type { Hold, HoldStanding, ReleaseAnswer } from './lock/hold.ts';
 export type { AcquireOptions, Lock, TryAcquired, TryAcquireOptions } from './lock/lock.ts';

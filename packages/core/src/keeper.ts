@@ -16,7 +16,15 @@ import { readLineage } from './session/lineage.ts';
 import { Session } from './session/session.ts';
 import { unlessAborted, within } from './signals.ts';
 import { etcdTokenVerifier, type VerifierLimits } from './token-verifier.ts';
-import { checkObject, duration } from './validation.ts';
+import { checkObject, duration, invalidOption } from './validation.ts';
+
+/** The two sides of a read/write lock. */
+export interface ReadWriteLock {
+  /** Held by any number at once; waits for the writers before it. */
+  readonly read: Lock;
+  /** Held by one alone; waits for everybody before it. */
+  readonly write: Lock;
+}
 
 export interface CloseOptions {
   /**
@@ -77,7 +85,37 @@ export class Keeper implements AsyncDisposable {
    * @throws {@link LockkeeperError} `invalid-option`.
    */
   lock(name: string): Lock {
-    return new Lock(name, this.#host);
+    return new Lock({ name, queues: [this.#host.layout.lock(name)] }, this.#host);
+  }
+
+  /**
+   * A read/write lock of that name: any number of readers, or one writer. One fair queue and no barging, so a
+   * stream of readers cannot starve a writer. It is another thing than `lock(name)`.
+   *
+   * Tokens of readers and writers are of one order. Its guard must keep a mark for each kind, and ours do not
+   * yet: with them guard the writers' effects alone.
+   * @throws {@link LockkeeperError} `invalid-option`.
+   */
+  readWriteLock(name: string): ReadWriteLock {
+    const { read, write } = this.#host.layout.readWrite(name);
+    return {
+      read: new Lock({ name, queues: [read] }, this.#host),
+      write: new Lock({ name, queues: [write] }, this.#host),
+    };
+  }
+
+  /**
+   * Several locks as one: taken in one transaction, all or none, with one token, whatever the order of the
+   * names; two sets that overlap cannot deadlock. Each queues like `lock(name)` and with it. A set waits until
+   * it is first everywhere, and blocks those behind it in every queue meanwhile. Where one of its keys is lost
+   * the whole hold is, and the rest is released.
+   * @param names - 1 to 100; what is named twice counts once.
+   * @throws {@link LockkeeperError} `invalid-option`.
+   */
+  locks(names: readonly string[]): Lock {
+    const distinct = checkNames(names);
+    const queues = distinct.map((name) => this.#host.layout.lock(name));
+    return new Lock({ name: distinct.join(' + '), queues }, this.#host);
   }
 
   /**
@@ -233,6 +271,17 @@ export class Keeper implements AsyncDisposable {
     this.#background.add(work);
     void work.finally(() => this.#background.delete(work));
   }
+}
+
+/** etcd allows 128 operations in a transaction; the rest is for what an acquire compares besides. */
+const MOST_NAMES = 100;
+
+function checkNames(names: unknown): readonly string[] {
+  if (!Array.isArray(names)) throw invalidOption('names', names, 'expected an array of names');
+  const distinct = [...new Set(names as string[])];
+  if (distinct.length === 0 || distinct.length > MOST_NAMES)
+    throw invalidOption('names.length', distinct.length, `expected 1 to ${MOST_NAMES} different names`);
+  return distinct;
 }
 
 function drainLimit(options: CloseOptions): number {

@@ -22,16 +22,18 @@ export class LookupGate {
 
   /** @returns what gives the turn back. Rejects with the signal's reason. */
   async enter(signal: AbortSignal, busy: () => Error): Promise<() => void> {
-    if (this.#waiting >= MAX_WAITING) throw busy();
-    this.#waiting += 1;
+    const atOnce = this.#free > 0 && this.#due <= this.#clock.now();
+    if (!atOnce && this.#waiting >= MAX_WAITING) throw busy();
+    this.#waiting += atOnce ? 0 : 1;
     try {
       await this.#turn(signal);
     } finally {
-      this.#waiting -= 1;
+      this.#waiting -= atOnce ? 0 : 1;
     }
     return () => this.#give();
   }
 
+  /** Takes what is to be had at once before it waits for anything. */
   async #turn(signal: AbortSignal): Promise<void> {
     if (this.#free > 0) this.#free -= 1;
     else await this.#queue(signal);
@@ -48,15 +50,15 @@ export class LookupGate {
   }
 
   async #queue(signal: AbortSignal): Promise<void> {
-    let own: (() => void) | undefined;
+    let own = (): void => {};
     const called = new Promise<void>((resolve) => {
       own = resolve;
-      this.#line.push(resolve);
     });
+    this.#line.push(own);
     try {
       await unlessAborted(signal, called);
     } catch (error) {
-      const place = this.#line.findIndex((each) => each === own);
+      const place = this.#line.indexOf(own);
       if (place >= 0) this.#line.splice(place, 1);
       else this.#give();
       throw error;

@@ -8,7 +8,7 @@ import {
 } from '@lockkeeper/fencing';
 import type { Coordinator, KeyValue, OperationResult } from './coordinator/coordinator.ts';
 import { readContender } from './lock/acquisition.ts';
-import { KeyLayout } from './lock/key-layout.ts';
+import { KeyLayout, keySegment } from './lock/key-layout.ts';
 import { LookupGate } from './lookup-gate.ts';
 import { AbortScope, unlessAborted } from './signals.ts';
 import { checkMethods, checkObject, duration, invalidOption } from './validation.ts';
@@ -55,6 +55,7 @@ export function etcdTokenVerifier(coordinator: Coordinator, options: TokenVerifi
   checkMethods('coordinator', coordinator, ['txn']);
   checkObject('options', options);
   const layout = new KeyLayout(options.namespace ?? 'lockkeeper');
+  keySegment('lock', options.lock);
   const verifier = new Verifier(coordinator, layout, options.lock, options);
   return (token, call) => verifier.verify(token, call);
 }
@@ -73,7 +74,7 @@ class Verifier {
   constructor(coordinator: Coordinator, layout: KeyLayout, lock: string, limits: VerifierLimits) {
     this.#coordinator = coordinator;
     this.#lock = lock;
-    this.#queue = layout.queue(lock);
+    this.#queue = layout.lock(lock).rivals;
     this.#lineageKey = layout.lineage;
     this.#timeoutMs = duration('timeoutMs', limits.timeoutMs ?? 5_000, { min: 1 });
     const maxConcurrent = whole('maxConcurrent', limits.maxConcurrent ?? 4, 1_000);

@@ -1,12 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import { timestamp } from '../clock.ts';
-import type { Compare, KeySpan, KeyValue } from '../coordinator/coordinator.ts';
+import type { Compare, KeyValue } from '../coordinator/coordinator.ts';
 import { LockkeeperError, type LossCause } from '../errors.ts';
 import type { ResolvedOptions } from '../options.ts';
 import type { Session, SessionMember } from '../session/session.ts';
 import { AbortScope } from '../signals.ts';
-import type { KeyLayout } from './key-layout.ts';
+import type { KeyLayout, Queue } from './key-layout.ts';
 
 /** Who stands behind a key in a queue. `etcdctl lock` and Go clients write no details. */
 export interface Contender {
@@ -22,8 +22,22 @@ export interface Contender {
   readonly since: string | undefined;
 }
 
+/** What is acquired: one queue, or several that are entered and left together. */
+export interface LockTarget {
+  /** For people and events. */
+  readonly name: string;
+  /** At least one, of different families. */
+  readonly queues: readonly Queue[];
+}
+
+/** Where one acquisition stands in one queue. */
+export interface Place extends Queue {
+  readonly key: string;
+  readonly slot: number;
+}
+
 /**
- * One attempt to get a lock: its random id, its key and slot, and how many sent copies of its enqueue
+ * One attempt to get a lock: its random id, its keys and slots, and how many sent copies of its enqueue
  * transaction were never answered. It belongs to one session from its first message until its ending is
  * confirmed, or the session is lost, whichever is first.
  */
@@ -31,8 +45,7 @@ export class Acquisition implements SessionMember {
   readonly id: string = randomBytes(16).toString('base64url');
   readonly name: string;
   readonly session: Session;
-  readonly queue: Required<KeySpan>;
-  readonly key: string;
+  readonly places: readonly Place[];
   readonly cancelledKey: string;
   readonly lineageKey: string;
   readonly value: string;
@@ -42,19 +55,19 @@ export class Acquisition implements SessionMember {
   unanswered = 0;
   /** Why etcd could not be reached at the last try. */
   trouble: LockkeeperError | undefined;
-  /** Whether our key may be in etcd. */
+  /** Whether keys of ours may be in etcd. */
   mayExist = false;
   /** What to do besides aborting the waits when the session is lost. */
   onLost: ((cause: LossCause) => void) | undefined;
-  readonly #slot: number;
   #ended = false;
 
-  constructor(name: string, session: Session, layout: KeyLayout, options: ResolvedOptions) {
-    this.name = name;
+  constructor(target: LockTarget, session: Session, layout: KeyLayout, options: ResolvedOptions) {
+    this.name = target.name;
     this.session = session;
-    this.queue = layout.queue(name);
-    this.#slot = session.slots.take(name);
-    this.key = layout.contender(this.queue, session.lease, this.#slot);
+    this.places = target.queues.map((queue) => {
+      const slot = session.slots.take(queue.keys);
+      return { ...queue, slot, key: layout.contender(queue, session.lease, slot) };
+    });
     this.cancelledKey = layout.cancelled(this.id);
     this.lineageKey = layout.lineage;
     this.value = JSON.stringify({
@@ -90,12 +103,12 @@ export class Acquisition implements SessionMember {
     );
   }
 
-  /** Our key is certainly gone from etcd, or dies with the session: the slot is free again. */
+  /** Our keys are certainly gone from etcd, or die with the session: the slots are free again. */
   settle(): void {
     if (this.#ended) return;
     this.#ended = true;
     this.scope[Symbol.dispose]();
-    this.session.slots.free(this.name, this.#slot);
+    for (const { keys, slot } of this.places) this.session.slots.free(keys, slot);
     this.session.leave(this);
   }
 }

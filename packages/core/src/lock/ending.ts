@@ -1,12 +1,19 @@
-import type { CallOptions, Coordinator, KeyValue, Operation, Txn } from '../coordinator/coordinator.ts';
+import type {
+  CallOptions,
+  Coordinator,
+  KeyValue,
+  Operation,
+  OperationResult,
+  Txn,
+} from '../coordinator/coordinator.ts';
 import { LockkeeperError } from '../errors.ts';
 import type { Logger } from '../options.ts';
-import type { Acquisition } from './acquisition.ts';
+import type { Acquisition, Place } from './acquisition.ts';
 import { BackOff } from './back-off.ts';
 
 /**
- * How an acquisition ended: `deleted`, our intact key was there and we deleted it; `absent`, it was gone or
- * not ours any more before; `session-lost`, the session ended first, and the key ends with its lease.
+ * How an acquisition ended: `deleted`, all our keys were there, intact, and we deleted them; `absent`, one was
+ * gone or not ours any more before; `session-lost`, the session ended first, and the keys end with its lease.
  */
 export type Ending = 'deleted' | 'absent' | 'session-lost';
 
@@ -52,7 +59,7 @@ export async function endAcquisition(
   }
 }
 
-/** @returns whether our key was there, intact. Either way it is gone when this resolves. */
+/** @returns whether our keys were there, intact. Either way they are gone when this resolves. */
 async function sendEnding(
   coordinator: Coordinator,
   acquisition: Acquisition,
@@ -61,28 +68,44 @@ async function sendEnding(
 ): Promise<boolean> {
   const reply = await coordinator.txn(endingTxn(acquisition, token), call);
   if (acquisition.unanswered > 0) acquisition.session.leaveBehind();
-  if (reply.succeeded) return true;
-  const [range] = reply.results;
-  const found = range?.op === 'range' ? range.kvs[0] : undefined;
-  if (found !== undefined) await removeKey(coordinator, found, call);
-  return false;
+  const removals = acquisition.places.length === 1 ? [reply] : reply.results.filter(isTxn);
+  for (const { results } of removals) {
+    const [range] = results;
+    const found = range?.op === 'range' ? range.kvs[0] : undefined;
+    if (found !== undefined) await removeKey(coordinator, found, call);
+  }
+  return removals.every(({ succeeded }) => succeeded);
 }
 
 function endingTxn(acquisition: Acquisition, token: bigint | undefined): Txn {
-  const { key, cancelledKey, session, value } = acquisition;
+  const { places, cancelledKey, session } = acquisition;
   const put: Operation = { op: 'put', key: cancelledKey, value: '', lease: session.lease };
   // Nested, because a full etcd refuses a transaction with a put in it, and with it the deletion.
   const bar: Operation[] =
     acquisition.unanswered > 0 ? [{ op: 'txn', compare: [], success: [put], failure: [] }] : [];
+  const [only, ...more] = places.map((place) => removal(acquisition, place, token));
+  if (only !== undefined && more.length === 0) {
+    return { compare: only.compare, success: [...only.success, ...bar], failure: [...only.failure, ...bar] };
+  }
+  const each = places.map((place): Operation => ({ op: 'txn', ...removal(acquisition, place, token) }));
+  return { compare: [], success: [...each, ...bar], failure: [] };
+}
+
+/** Deletes one key of ours if it is intact, and else tells what is in its place. */
+function removal({ value }: Acquisition, { key }: Place, token: bigint | undefined): Txn {
   return {
     compare: [
       token === undefined
         ? { key, target: 'value', is: '=', to: value }
         : { key, target: 'modRevision', is: '=', to: token },
     ],
-    success: [{ op: 'delete', key }, ...bar],
-    failure: [{ op: 'range', key }, ...bar],
+    success: [{ op: 'delete', key }],
+    failure: [{ op: 'range', key }],
   };
+}
+
+function isTxn(result: OperationResult): result is Extract<OperationResult, { op: 'txn' }> {
+  return result.op === 'txn';
 }
 
 /**

@@ -1,23 +1,25 @@
 import type {
   CallOptions,
+  Compare,
   Coordinator,
+  KeySpan,
   KeyValue,
   Operation,
   Txn,
   TxnReply,
 } from '../coordinator/coordinator.ts';
 import { LockkeeperError } from '../errors.ts';
-import { type Acquisition, readContender } from './acquisition.ts';
+import { type Acquisition, type Place, readContender } from './acquisition.ts';
 import { BackOff } from './back-off.ts';
 import { removeKey } from './ending.ts';
 
 /**
- * Where the enqueue left us. `queued` without `behind`: our key is there, but who stands before it only a
+ * Where the enqueue left us; `held` only if nobody stands before us in any queue. `queued` without `behind`: our key is there, but who stands before it only a
  * deciding read can tell. `busy`: nothing was written (only `try`).
  */
 export type Enqueued =
   | { readonly place: 'held'; readonly revision: bigint }
-  | { readonly place: 'queued'; readonly revision: bigint; readonly behind: string | undefined }
+  | { readonly place: 'queued'; readonly revision: bigint; readonly behind: readonly string[] | undefined }
   | { readonly place: 'busy'; readonly holder: KeyValue | undefined };
 
 export type EnqueueMode = 'queue' | 'try';
@@ -51,44 +53,55 @@ export async function enqueue(
 }
 
 /**
- * One proposal and one round trip, free or contended: the range sees the queue as it was before our put,
- * so its last key is our predecessor.
+ * One proposal and one round trip, free or contended, for one queue or many: each range sees its queue as it
+ * was before our put, so its last key is our predecessor there. Who does not want to wait puts all or nothing.
  */
 function enqueueTxn(acquisition: Acquisition, mode: EnqueueMode): Txn {
-  const { key, queue, cancelledKey, session, value } = acquisition;
-  const put: Operation = { op: 'put', key, value, lease: session.lease };
+  const { places, cancelledKey } = acquisition;
+  return {
+    compare: [
+      ...places.map(({ key }) => isAbsent({ key })),
+      isAbsent({ key: cancelledKey }),
+      acquisition.lineageCompare,
+    ],
+    success: mode === 'queue' ? places.map((place) => getInLine(acquisition, place)) : [takeAll(acquisition)],
+    failure: [...places, { key: cancelledKey }, { key: acquisition.lineageKey }].map(({ key }) => ({
+      op: 'range',
+      key,
+    })),
+  };
+}
+
+const isAbsent = (span: KeySpan): Compare => ({ ...span, target: 'createRevision', is: '=', to: 0n });
+
+function putOwn({ session, value }: Acquisition, { key }: Place): Operation {
+  return { op: 'put', key, value, lease: session.lease };
+}
+
+function getInLine(acquisition: Acquisition, place: Place): Operation {
+  const put = putOwn(acquisition, place);
   const last: Operation = {
     op: 'range',
-    ...queue,
+    ...place.rivals,
     sort: { by: 'createRevision', order: 'descend' },
     limit: 1,
     keysOnly: true,
   };
-  const first: Operation = {
-    op: 'range',
-    ...queue,
-    sort: { by: 'createRevision', order: 'ascend' },
-    limit: 1,
-  };
+  return { op: 'txn', compare: [isAbsent(place.rivals)], success: [put], failure: [last, put] };
+}
+
+function takeAll(acquisition: Acquisition): Operation {
+  const { places } = acquisition;
   return {
-    compare: [
-      { key, target: 'createRevision', is: '=', to: 0n },
-      { key: cancelledKey, target: 'createRevision', is: '=', to: 0n },
-      acquisition.lineageCompare,
-    ],
-    success: [
-      {
-        op: 'txn',
-        compare: [{ ...queue, target: 'createRevision', is: '=', to: 0n }],
-        success: [put],
-        failure: mode === 'queue' ? [last, put] : [first],
-      },
-    ],
-    failure: [
-      { op: 'range', key },
-      { op: 'range', key: cancelledKey },
-      { op: 'range', key: acquisition.lineageKey },
-    ],
+    op: 'txn',
+    compare: places.map(({ rivals }) => isAbsent(rivals)),
+    success: places.map((place) => putOwn(acquisition, place)),
+    failure: places.map(({ rivals }) => ({
+      op: 'range',
+      ...rivals,
+      sort: { by: 'createRevision', order: 'ascend' },
+      limit: 1,
+    })),
   };
 }
 
@@ -128,41 +141,47 @@ async function sendCopy(
 }
 
 function placeAfterPut(acquisition: Acquisition, reply: TxnReply, mode: EnqueueMode): Enqueued {
-  const [nested] = reply.results;
-  if (nested?.op !== 'txn') throw unexpected(acquisition);
-  if (nested.succeeded) return { place: 'held', revision: reply.revision };
-  const [range] = nested.results;
-  if (range?.op !== 'range') throw unexpected(acquisition);
-  const [neighbour] = range.kvs;
+  const neighbours: KeyValue[] = [];
+  let free = true;
+  for (const nested of reply.results) {
+    if (nested.op !== 'txn') throw unexpected(acquisition);
+    free &&= nested.succeeded;
+    for (const result of nested.results) if (result.op === 'range') neighbours.push(...result.kvs);
+  }
+  if (free) return { place: 'held', revision: reply.revision };
   if (mode === 'try') {
     acquisition.mayExist = acquisition.unanswered > 0;
-    return { place: 'busy', holder: neighbour };
+    return { place: 'busy', holder: neighbours[0] };
   }
-  return { place: 'queued', revision: reply.revision, behind: neighbour?.key };
+  return { place: 'queued', revision: reply.revision, behind: neighbours.map(({ key }) => key) };
 }
 
-/** The compare failed: the reply's three ranges say which part of it. */
+/** The compare failed: the reply's ranges say which part of it. */
 async function whyRefused(
   coordinator: Coordinator,
   acquisition: Acquisition,
   reply: TxnReply,
   call: CallOptions,
 ): Promise<Enqueued | 'retry'> {
-  const [own, cancelled, lineage] = reply.results.map((result) =>
-    result.op === 'range' ? result.kvs[0] : undefined,
-  );
+  const found = reply.results.map((result) => (result.op === 'range' ? result.kvs[0] : undefined));
+  const [cancelled, lineage] = found.splice(-2);
   if (lineage === undefined || new TextDecoder().decode(lineage.value) !== acquisition.session.lineage) {
     acquisition.session.end('history-regressed');
     throw acquisition.lostWhileWaiting('history-regressed');
   }
+  const present = found.filter((kv) => kv !== undefined);
+  const [own] = present;
   if (cancelled !== undefined || own === undefined) throw unexpected(acquisition);
-  if (readContender(own).acquisition !== acquisition.id) {
+  const foreign = present.filter((kv) => readContender(kv).acquisition !== acquisition.id);
+  if (foreign.length > 0) {
     // Nobody else may write below our lease: a left-over that would block the lock for ever. Whether it is
     // gone, the next copy of the enqueue finds out.
-    await removeKey(coordinator, own, call).catch(unlessUnreachable);
+    for (const kv of foreign) await removeKey(coordinator, kv, call).catch(unlessUnreachable);
     return 'retry';
   }
-  if (own.modRevision !== own.createRevision) throw acquisition.lostWhileWaiting('foreign-write');
+  if (present.length < found.length) throw acquisition.lostWhileWaiting('key-deleted');
+  if (present.some((kv) => kv.modRevision !== own.createRevision))
+    throw acquisition.lostWhileWaiting('foreign-write');
   return { place: 'queued', revision: own.createRevision, behind: undefined };
 }
 

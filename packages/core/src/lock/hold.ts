@@ -66,7 +66,7 @@ export class Hold implements AsyncDisposable {
   readonly #options: HoldOptions;
   readonly #grantedAt: number;
   readonly #controller = new AbortController();
-  readonly #owned: OwnedKey;
+  readonly #owned: readonly OwnedKey[];
   /** Our key is gone or overwritten; the cause of the loss may turn out to be the session's. */
   #spoiltBy: SpoilCause | undefined;
   #loss: LockkeeperError | undefined;
@@ -87,8 +87,9 @@ export class Hold implements AsyncDisposable {
     this.#options = options;
     this.#grantedAt = host.options.clock.now();
     acquisition.onLost = (cause) => this.#lose(cause);
-    this.#owned = { key: acquisition.key, revision, onSpoilt: (cause) => void this.#spoilt(cause) };
-    host.ownership.add(this.#owned);
+    const onSpoilt = (cause: SpoilCause) => void this.#spoilt(cause);
+    this.#owned = acquisition.places.map(({ key }) => ({ key, revision, onSpoilt }));
+    for (const owned of this.#owned) host.ownership.add(owned);
     host.holds.add(this);
   }
 
@@ -142,8 +143,12 @@ export class Hold implements AsyncDisposable {
    * together with the write, by etcd.
    */
   compare(): readonly Compare[] {
-    const { key, lineageCompare } = this.#acquisition;
-    return [{ key, target: 'modRevision', is: '=', to: this.token.revision }, lineageCompare];
+    const { places, lineageCompare } = this.#acquisition;
+    const to = this.token.revision;
+    return [
+      ...places.map(({ key }): Compare => ({ key, target: 'modRevision', is: '=', to })),
+      lineageCompare,
+    ];
   }
 
   /**
@@ -159,6 +164,11 @@ export class Hold implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.release();
+  }
+
+  /** @internal Whoever waits in one of these waits for this hold. */
+  get families(): readonly string[] {
+    return this.#acquisition.places.map(({ family }) => family);
   }
 
   /** @internal What a fenced transaction works with. @throws LockkeeperError `lost`, `released` */
@@ -185,7 +195,7 @@ export class Hold implements AsyncDisposable {
 
   /** @internal Ends a hold that nobody got to see: its claims failed, or it was given up meanwhile. */
   abandon(): Promise<unknown> {
-    this.#host.ownership.remove(this.#owned);
+    this.#unwatch();
     this.#host.holds.delete(this);
     this.#releasing ??= Promise.resolve({ outcome: 'released', sealed: undefined });
     return this.#end();
@@ -197,7 +207,7 @@ export class Hold implements AsyncDisposable {
   }
 
   async #finish(alreadyLost: boolean): Promise<ReleaseAnswer> {
-    this.#host.ownership.remove(this.#owned);
+    this.#unwatch();
     const answer = alreadyLost ? this.#letGo() : await this.#release();
     this.#host.holds.delete(this);
     publish('lockkeeper:lock:released', () => {
@@ -241,7 +251,7 @@ export class Hold implements AsyncDisposable {
     if (this.#told || this.#releasing !== undefined) return;
     this.#told = true;
     this.#loss ??= this.#describe(cause);
-    this.#host.ownership.remove(this.#owned);
+    this.#unwatch();
     this.#controller.abort(this.#loss);
     publish('lockkeeper:lock:lost', () => ({
       name: this.name,
@@ -263,6 +273,10 @@ export class Hold implements AsyncDisposable {
     await within(this.#host.options.clock, CAUSE_TIMEOUT_MS, session.renewNow());
     this.#lose(cause);
     if (!session.isLost()) void this.#end();
+  }
+
+  #unwatch(): void {
+    for (const owned of this.#owned) this.#host.ownership.remove(owned);
   }
 
   #heldMs(): number {

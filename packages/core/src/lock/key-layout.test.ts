@@ -4,8 +4,8 @@ import { KeyLayout, keySegment } from './key-layout.ts';
 describe('the key layout', () => {
   it('is the one that etcdctl lock and Go clients share', () => {
     const layout = new KeyLayout('billing');
-    const queue = layout.queue('invoices');
-    expect(queue).toEqual({ key: 'billing/lock/invoices/', rangeEnd: 'billing/lock/invoices0' });
+    const queue = layout.lock('invoices');
+    expect(queue.rivals).toEqual({ key: 'billing/lock/invoices/', rangeEnd: 'billing/lock/invoices0' });
     expect(layout.contender(queue, 0x694d71ddn, 0)).toBe('billing/lock/invoices/694d71dd');
     expect(layout.contender(queue, 0x694d71ddn, 2)).toBe('billing/lock/invoices/694d71dd.2');
     expect(layout.lineage).toBe('billing/lineage');

@@ -28,6 +28,16 @@ export function keySegment(field: string, value: unknown): string {
   }
 }
 
+/** One queue that a contender stands in: where its key goes, and for whose leaving it waits. */
+export interface Queue {
+  /** Own keys lie below this. */
+  readonly keys: string;
+  /** Whoever has a key here that was created before ours has to leave first. It may include our own. */
+  readonly rivals: Required<KeySpan>;
+  /** Queues of one family wait for each other: nobody may wait in one while holding in another. */
+  readonly family: string;
+}
+
 /** Where everything of one namespace lives in etcd. */
 export class KeyLayout {
   readonly #root: string;
@@ -40,17 +50,31 @@ export class KeyLayout {
     return `${this.#root}/lineage`;
   }
 
-  /** The queue of a lock: every key below it is a holder or a waiter, in the order of create revisions. */
-  queue(name: string): Required<KeySpan> {
-    return prefixSpan(`${this.#root}/lock/${keySegment('name', name)}/`);
+  /** A lock: every key below is a holder or a waiter, and everybody waits for everybody before him. */
+  lock(name: string): Queue {
+    const keys = `${this.#root}/lock/${keySegment('name', name)}/`;
+    return { keys, rivals: prefixSpan(keys), family: keys };
+  }
+
+  /**
+   * A read/write lock: one queue in two folders, so that one range finds the last writer. A writer waits for
+   * everybody before him, a reader for the last writer before him: nobody overtakes.
+   */
+  readWrite(name: string): { readonly read: Queue; readonly write: Queue } {
+    const family = `${this.#root}/rw/${keySegment('name', name)}/`;
+    const [readers, writers] = [`${family}r/`, `${family}w/`];
+    return {
+      read: { keys: readers, rivals: prefixSpan(writers), family },
+      write: { keys: writers, rivals: prefixSpan(family), family },
+    };
   }
 
   /**
    * The key of one contender. Go's `concurrency.Mutex` and `etcdctl lock` use the lease alone, in hex, and
    * queue with ours; contenders of one session after the first add a slot.
    */
-  contender(queue: KeySpan, lease: bigint, slot: number): string {
-    return `${queue.key}${lease.toString(16)}${slot === 0 ? '' : `.${slot}`}`;
+  contender({ keys }: Queue, lease: bigint, slot: number): string {
+    return `${keys}${lease.toString(16)}${slot === 0 ? '' : `.${slot}`}`;
   }
 
   /** Present: no late copy of this acquisition's enqueue may take effect any more. */

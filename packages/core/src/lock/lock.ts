@@ -6,7 +6,7 @@ import type { Session } from '../session/session.ts';
 import { AbortScope, within } from '../signals.ts';
 import { publish } from '../telemetry.ts';
 import { checkObject, duration, invalidOption, optionalDuration, optionalSignal } from '../validation.ts';
-import { Acquisition, type Contender, readContender } from './acquisition.ts';
+import { Acquisition, type Contender, type LockTarget, readContender } from './acquisition.ts';
 import { BackOff } from './back-off.ts';
 import { claimAll } from './claims.ts';
 import { endAcquisition } from './ending.ts';
@@ -54,12 +54,13 @@ export type TryAcquired =
  */
 export class Lock {
   readonly name: string;
+  readonly #target: LockTarget;
   readonly #host: LockHost;
 
   /** @internal */
-  constructor(name: string, host: LockHost) {
-    host.layout.queue(name);
-    this.name = name;
+  constructor(target: LockTarget, host: LockHost) {
+    this.name = target.name;
+    this.#target = target;
     this.#host = host;
   }
 
@@ -77,7 +78,7 @@ export class Lock {
    */
   async acquire(options: AcquireOptions = {}): Promise<Hold> {
     const attempt = resolveAttempt(options);
-    this.#host.surroundings.refuseIfHeld(this.name);
+    this.#host.surroundings.refuseIfHeld(this.#target.queues.map(({ family }) => family));
     const { hold, holder } = await this.#attempt(attempt.waitTimeoutMs === 0 ? 'try' : 'queue', attempt);
     if (hold !== undefined) return hold;
     throw waitTimeout(
@@ -138,7 +139,7 @@ export class Lock {
   ): Promise<TryAcquired | undefined> {
     const { coordinator } = this.#host.options;
     const session = await this.#session(overall.signal);
-    const acquisition = new Acquisition(this.name, session, this.#host.layout, this.#host.options);
+    const acquisition = new Acquisition(this.#target, session, this.#host.layout, this.#host.options);
     wait.trouble = () => acquisition.trouble;
     using scope = new AbortScope().follow(overall.signal).follow(acquisition.scope.signal);
     let token: bigint | undefined;
@@ -243,7 +244,7 @@ class WaitLimit {
   readonly #clock: Clock;
   readonly #begunAt: number;
   readonly #timer: Timer | undefined;
-  #behind: string | undefined;
+  #behind: readonly string[] | undefined;
   #queued = false;
 
   constructor(name: string, waitTimeoutMs: number | undefined, host: LockHost, scope: AbortScope) {
@@ -255,18 +256,22 @@ class WaitLimit {
     // Who asks not to wait is first where it is in line at all: only etcd's word on that is missing then.
     this.#timer = scope.limit(this.#clock, limitMs, () =>
       this.#queued && waitTimeoutMs !== 0
-        ? waitTimeout(name, limitMs, this.#behind === undefined ? 'queued' : `queued behind ${this.#behind}`)
+        ? waitTimeout(
+            name,
+            limitMs,
+            this.#behind === undefined ? 'queued' : `queued behind ${this.#behind.join(', ')}`,
+          )
         : notReached(name, limitMs, this.trouble()),
     );
   }
 
-  queuedBehind(acquisition: Acquisition, key: string | undefined): void {
+  queuedBehind(acquisition: Acquisition, keys: readonly string[] | undefined): void {
     this.#queued = true;
-    this.#behind = key;
+    this.#behind = keys;
     publish('lockkeeper:lock:queued', () => ({
       name: acquisition.name,
       acquisition: acquisition.id,
-      behind: key,
+      behind: keys?.[0],
     }));
   }
 

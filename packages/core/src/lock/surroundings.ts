@@ -18,14 +18,15 @@ const storage = new AsyncLocalStorage<Surrounding>();
 export class Surroundings {
   readonly #running = new Set<Promise<unknown>>();
 
-  /** @throws LockkeeperError `not-reentrant`. */
-  refuseIfHeld(name: string): void {
+  /** @throws LockkeeperError `not-reentrant` where a surrounding hold is of one of these families. */
+  refuseIfHeld(families: readonly string[]): void {
     for (let at = storage.getStore(); at !== undefined; at = at.outer) {
       const { standing } = at.hold;
-      if (at.owner === this && at.hold.name === name && (standing === 'held' || standing === 'suspect')) {
+      const waits = at.owner === this && at.hold.families.some((family) => families.includes(family));
+      if (waits && (standing === 'held' || standing === 'suspect')) {
         throw new LockkeeperError(
           'not-reentrant',
-          `lock "${name}" is already held by the surrounding using() callback, which would wait for itself`,
+          `lock "${at.hold.name}" is already held by the surrounding using() callback, which would wait for itself`,
         );
       }
     }

@@ -1,63 +1,68 @@
 import { type Clock, sleep } from '../clock.ts';
-import type { Coordinator, Watch } from '../coordinator/coordinator.ts';
+import type { CallOptions, Coordinator, KeyValue, RangeRequest, Watch } from '../coordinator/coordinator.ts';
 import { LockkeeperError } from '../errors.ts';
 import { AbortScope } from '../signals.ts';
-import type { Acquisition } from './acquisition.ts';
+import type { Acquisition, Place } from './acquisition.ts';
 import { BackOff } from './back-off.ts';
 
 /** A safety net under the watches: without any event the queue is read again this often. */
 const POLL_MS = 15_000;
 
-/** Where we stand in the queue at the revision of a read. */
-type Turn =
-  | { readonly turn: 'ours' }
-  | { readonly turn: 'not-yet'; readonly behind: string; readonly revision: bigint };
+/** Where we stand at the revision of a read: `behind` whom, one a queue; nobody, then it is our turn. */
+interface Turn {
+  readonly behind: readonly string[];
+  readonly revision: bigint;
+}
 
 /**
- * Resolves when our key is the first of its queue, intact. Events only say when to look; what they mean is
+ * Resolves when nobody stands before us in any of our queues and our keys are intact. Events only say when to look; what they mean is
  * decided by a linearizable read, because a predecessor that leaves may just have given up, and our own key
  * may have gone in the meantime.
  *
- * @param behind - the predecessor, where the enqueue told.
- * @throws LockkeeperError `lost-while-waiting` as soon as our key or lease is gone, or the signal's reason.
+ * @param behind - the predecessors, where the enqueue told.
+ * @throws LockkeeperError `lost-while-waiting` as soon as a key of ours or the lease is gone, or the signal's reason.
  */
 export async function waitTurn(
   coordinator: Coordinator,
   acquisition: Acquisition,
   revision: bigint,
-  behind: string | undefined,
+  behind: readonly string[] | undefined,
   signal: AbortSignal,
 ): Promise<void> {
   const wake = new WakeUp();
   const backOff = new BackOff(coordinator.clock);
   let startRevision = revision + 1n;
-  let predecessor = behind;
+  let predecessors = behind;
   for (;;) {
-    if (predecessor !== undefined) {
-      await somethingHappened(coordinator, acquisition, predecessor, startRevision, wake, signal);
+    if (predecessors !== undefined) {
+      await somethingHappened(coordinator, acquisition, predecessors, startRevision, wake, signal);
       // A watch that ends at once, again and again, must not become a busy loop.
       if (wake.watchEnded) await backOff.wait(signal);
     }
     const turn = await decide(coordinator, acquisition, revision, signal);
-    if (turn.turn === 'ours') return;
-    predecessor = turn.behind;
+    if (turn.behind.length === 0) return;
+    predecessors = turn.behind;
     startRevision = turn.revision + 1n;
   }
 }
 
-/** Waits until something happened to the predecessor's key or to our own, or until it is time to look anyway. */
+/** Waits until something happened to a predecessor's key or to our own, or until it is time to look anyway. */
 async function somethingHappened(
   coordinator: Coordinator,
   acquisition: Acquisition,
-  predecessor: string,
+  predecessors: readonly string[],
   startRevision: bigint,
   wake: WakeUp,
   signal: AbortSignal,
 ): Promise<void> {
   wake.watchEnded = false;
-  using _own = watchKey(coordinator, acquisition.key, startRevision, wake);
-  using _predecessor = watchKey(coordinator, predecessor, startRevision, wake);
-  await wake.next(coordinator.clock, signal);
+  const keys = [...acquisition.places.map(({ key }) => key), ...predecessors];
+  const watches = keys.map((key) => watchKey(coordinator, key, startRevision, wake));
+  try {
+    await wake.next(coordinator.clock, signal);
+  } finally {
+    for (const watch of watches) watch.close();
+  }
 }
 
 function watchKey(coordinator: Coordinator, key: string, startRevision: bigint, wake: WakeUp): Watch {
@@ -74,8 +79,8 @@ function watchKey(coordinator: Coordinator, key: string, startRevision: bigint, 
 }
 
 /**
- * The deciding read: of the keys that were created no later than ours, the last two. Repeated while etcd
- * cannot be reached: the session's deadline, which aborts the signal, bounds that.
+ * The deciding read, of all queues at one revision. Repeated while etcd cannot be reached: the session's
+ * deadline, which aborts the signal, bounds that.
  */
 async function decide(
   coordinator: Coordinator,
@@ -86,29 +91,71 @@ async function decide(
   const backOff = new BackOff(coordinator.clock);
   for (;;) {
     try {
-      const { kvs, revision } = await coordinator.range(
-        {
-          ...acquisition.queue,
-          maxCreateRevision: token,
-          sort: { by: 'createRevision', order: 'descend' },
-          limit: 2,
-          keysOnly: true,
-        },
-        { signal },
-      );
-      const [own, other] = kvs;
-      if (own?.key !== acquisition.key || own.createRevision !== token) {
+      const { places, revision } = await readPlaces(coordinator, acquisition, token, { signal });
+      if (places.some(({ own }) => own?.createRevision !== token)) {
         // It may have gone with the lease; a renewal tells.
         await acquisition.session.renewNow();
         throw acquisition.lostWhileWaiting(acquisition.session.lossCause ?? 'key-deleted');
       }
-      if (own.modRevision !== token) throw acquisition.lostWhileWaiting('foreign-write');
-      return other === undefined ? { turn: 'ours' } : { turn: 'not-yet', behind: other.key, revision };
+      if (places.some(({ own }) => own?.modRevision !== token))
+        throw acquisition.lostWhileWaiting('foreign-write');
+      return { behind: places.flatMap(({ before }) => before?.key ?? []), revision };
     } catch (error) {
       if (!(error instanceof LockkeeperError && error.code === 'unreachable')) throw error;
       await backOff.wait(signal);
     }
   }
+}
+
+interface Seen {
+  readonly own: KeyValue | undefined;
+  /** The last of those before us. */
+  readonly before: KeyValue | undefined;
+}
+
+/** Reads our own key in each queue, and the last rival that was created no later than we. */
+async function readPlaces(
+  coordinator: Coordinator,
+  { places }: Acquisition,
+  token: bigint,
+  call: CallOptions,
+): Promise<{ readonly places: readonly Seen[]; readonly revision: bigint }> {
+  const requests = places.flatMap((place) => {
+    const rivals: RangeRequest = {
+      ...place.rivals,
+      maxCreateRevision: token,
+      sort: { by: 'createRevision', order: 'descend' },
+      limit: 2,
+      keysOnly: true,
+    };
+    return isAmongRivals(place) ? [rivals] : [rivals, { key: place.key, keysOnly: true }];
+  });
+  const { replies, revision } = await readAll(coordinator, requests, call);
+  const next = () => replies.shift() ?? [];
+  const seen = places.map((place) => {
+    const rivals = next();
+    const own = isAmongRivals(place) ? rivals.find(({ key }) => key === place.key) : next()[0];
+    return { own, before: rivals.find(({ key }) => key !== place.key) };
+  });
+  return { places: seen, revision };
+}
+
+const isAmongRivals = ({ key, rivals }: Place): boolean => key.startsWith(rivals.key);
+
+/** Several ranges at one revision are a transaction; its ranges are linearizable like a range of its own. */
+async function readAll(
+  coordinator: Coordinator,
+  requests: readonly RangeRequest[],
+  call: CallOptions,
+): Promise<{ replies: (readonly KeyValue[])[]; revision: bigint }> {
+  const [only, ...more] = requests;
+  if (only !== undefined && more.length === 0) {
+    const { kvs, revision } = await coordinator.range(only, call);
+    return { replies: [kvs], revision };
+  }
+  const success = requests.map((request) => ({ op: 'range' as const, ...request }));
+  const { results, revision } = await coordinator.txn({ compare: [], success, failure: [] }, call);
+  return { replies: results.map((result) => (result.op === 'range' ? result.kvs : [])), revision };
 }
 
 /** A bell that stays rung until somebody listens. */
