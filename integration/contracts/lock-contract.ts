@@ -5,6 +5,8 @@ import { describeClosing } from './lock/closing.ts';
 import { describeFailedWaits } from './lock/failed-waits.ts';
 import { describeFencedWrites } from './lock/fenced-writes.ts';
 import { describeHolding } from './lock/holding.ts';
+import { describeReadWriteLocks } from './lock/read-write.ts';
+import { describeLockSets } from './lock/sets.ts';
 import { describeUnknownOutcomes } from './lock/unknown-outcomes.ts';
 import { describeUsing } from './lock/using.ts';
 import { type CoordinatorWorld, LockWorld, type MakeLockWorld } from './lock-world.ts';
@@ -22,6 +24,8 @@ export function describeLocks(where: string, makeWorld: () => Promise<Coordinato
   describeHolding(where, newWorld);
   describeFencedWrites(where, newWorld);
   describeClaims(where, newWorld);
+  describeReadWriteLocks(where, newWorld);
+  describeLockSets(where, newWorld);
   describeUsing(where, newWorld);
   describeClosing(where, newWorld);
 }

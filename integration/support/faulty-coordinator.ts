@@ -160,7 +160,7 @@ function untilAborted(options: CallOptions | undefined): Promise<never> {
 
 /** An acquire transaction. */
 export function isEnqueue(txn: Txn): boolean {
-  return txn.success.length === 1 && txn.success[0]?.op === 'txn';
+  return txn.compare.length > 2 && txn.success.every(({ op }) => op === 'txn');
 }
 
 /** A release or another ending. */
