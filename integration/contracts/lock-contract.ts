@@ -5,6 +5,7 @@ import { describeClosing } from './lock/closing.ts';
 import { describeFailedWaits } from './lock/failed-waits.ts';
 import { describeFencedWrites } from './lock/fenced-writes.ts';
 import { describeHolding } from './lock/holding.ts';
+import { describeLifetimes } from './lock/lifetimes.ts';
 import { describeReadWriteLocks } from './lock/read-write.ts';
 import { describeLockSets } from './lock/sets.ts';
 import { describeUnknownOutcomes } from './lock/unknown-outcomes.ts';
@@ -24,6 +25,7 @@ export function describeLocks(where: string, makeWorld: () => Promise<Coordinato
   describeHolding(where, newWorld);
   describeFencedWrites(where, newWorld);
   describeClaims(where, newWorld);
+  describeLifetimes(where, newWorld);
   describeReadWriteLocks(where, newWorld);
   describeLockSets(where, newWorld);
   describeUsing(where, newWorld);

@@ -61,6 +61,7 @@ export type LockkeeperErrorCode =
  * | `closed` | the keeper was closed |
  * | `key-deleted` | somebody deleted the lock's key |
  * | `foreign-write` | somebody overwrote the lock's key |
+ * | `max-hold` | it had been held for `maxHoldMs` |
  */
 export type LossCause =
   | 'unconfirmed'
@@ -70,7 +71,8 @@ export type LossCause =
   | 'unauthorized'
   | 'closed'
   | 'key-deleted'
-  | 'foreign-write';
+  | 'foreign-write'
+  | 'max-hold';
 
 export interface LockkeeperErrorOptions {
   readonly cause?: unknown;

@@ -41,7 +41,7 @@ export type { HealthOptions, KeeperHealth, SessionHealth } from './health.ts';
 export { type CloseOptions, connect, type Keeper, type ReadWriteLock } from './keeper.ts';
 export type { Contender } from './lock/acquisition.ts';
 export type { Hold, HoldStanding, ReleaseAnswer } from './lock/hold.ts';
-export type { AcquireOptions, Lock, TryAcquired, TryAcquireOptions } from './lock/lock.ts';
+export type { AcquireOptions, Lock, LockOptions, TryAcquired, TryAcquireOptions } from './lock/lock.ts';
 export type { ConnectOptions, Logger } from './options.ts';
 export type { TelemetryEvents } from './telemetry.ts';
 export { etcdTokenVerifier, type TokenVerifierOptions, type VerifierLimits } from './token-verifier.ts';

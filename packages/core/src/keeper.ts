@@ -7,7 +7,7 @@ import { type HealthOptions, type KeeperHealth, readHealth } from './health.ts';
 import { BackOff } from './lock/back-off.ts';
 import type { Hold } from './lock/hold.ts';
 import { KeyLayout } from './lock/key-layout.ts';
-import { Lock } from './lock/lock.ts';
+import { Lock, type LockOptions } from './lock/lock.ts';
 import type { LockHost } from './lock/lock-host.ts';
 import { OwnershipWatch } from './lock/ownership-watch.ts';
 import { Surroundings } from './lock/surroundings.ts';
@@ -70,6 +70,7 @@ export class Keeper implements AsyncDisposable {
       closing: this.#closing.signal,
       trouble: undefined,
       session: (signal) => this.#standingSession(signal),
+      ownSession: (ttlMs, signal) => this.#ownSession(ttlMs, signal),
       inBackground: (work) => this.#inBackground(work),
     };
   }
@@ -84,8 +85,8 @@ export class Keeper implements AsyncDisposable {
    * until it is acquired; asking twice gives two objects for one lock.
    * @throws {@link LockkeeperError} `invalid-option`.
    */
-  lock(name: string): Lock {
-    return new Lock({ name, queues: [this.#host.layout.lock(name)] }, this.#host);
+  lock(name: string, options: LockOptions = {}): Lock {
+    return new Lock({ name, queues: [this.#host.layout.lock(name)] }, this.#host, options);
   }
 
   /**
@@ -96,11 +97,11 @@ export class Keeper implements AsyncDisposable {
    * yet: with them guard the writers' effects alone.
    * @throws {@link LockkeeperError} `invalid-option`.
    */
-  readWriteLock(name: string): ReadWriteLock {
+  readWriteLock(name: string, options: LockOptions = {}): ReadWriteLock {
     const { read, write } = this.#host.layout.readWrite(name);
     return {
-      read: new Lock({ name, queues: [read] }, this.#host),
-      write: new Lock({ name, queues: [write] }, this.#host),
+      read: new Lock({ name, queues: [read] }, this.#host, options),
+      write: new Lock({ name, queues: [write] }, this.#host, options),
     };
   }
 
@@ -112,10 +113,10 @@ export class Keeper implements AsyncDisposable {
    * @param names - 1 to 100; what is named twice counts once.
    * @throws {@link LockkeeperError} `invalid-option`.
    */
-  locks(names: readonly string[]): Lock {
+  locks(names: readonly string[], options: LockOptions = {}): Lock {
     const distinct = checkNames(names);
     const queues = distinct.map((name) => this.#host.layout.lock(name));
-    return new Lock({ name: distinct.join(' + '), queues }, this.#host);
+    return new Lock({ name: distinct.join(' + '), queues }, this.#host, options);
   }
 
   /**
@@ -207,7 +208,7 @@ export class Keeper implements AsyncDisposable {
   async #standingSession(signal: AbortSignal): Promise<Session> {
     if (this.#session?.isWorn) this.#retire(this.#session);
     while (this.#session === undefined || this.#session.isLost()) {
-      this.#opening ??= this.#open().finally(() => {
+      this.#opening ??= this.#openShared().finally(() => {
         this.#opening = undefined;
       });
       // The opening serves everybody who waits for it, so one caller's abort must not end it.
@@ -216,16 +217,38 @@ export class Keeper implements AsyncDisposable {
     return this.#session;
   }
 
+  async #openShared(): Promise<void> {
+    this.#session = await this.#open(this.#options.ttlMs);
+  }
+
+  async #ownSession(ttlMs: number, signal: AbortSignal): Promise<Session> {
+    const opening = this.#open(ttlMs);
+    try {
+      const session = await unlessAborted(signal, opening);
+      this.#keepRetired(session);
+      return session;
+    } catch (error) {
+      // Whoever wanted it has gone.
+      this.#inBackground(
+        opening.then(
+          (session) => session.close(),
+          () => undefined,
+        ),
+      );
+      throw error;
+    }
+  }
+
   /** Tries for as long as an etcd that restarts, or elects a leader, may take. */
-  async #open(): Promise<void> {
+  async #open(ttlMs: number): Promise<Session> {
     const { clock } = this.#options;
     const backOff = new BackOff(clock);
     const until = clock.now() + OPENING_TIMEOUT_MS;
     for (;;) {
       try {
-        this.#session = await this.#openOnce();
+        const session = await this.#openOnce(ttlMs);
         this.#host.trouble = undefined;
-        return;
+        return session;
       } catch (error) {
         if (!(error instanceof LockkeeperError && error.code === 'unreachable')) throw error;
         this.#host.trouble = error;
@@ -235,8 +258,8 @@ export class Keeper implements AsyncDisposable {
     }
   }
 
-  async #openOnce(): Promise<Session> {
-    const { coordinator, ttlMs, marginMs, logger } = this.#options;
+  async #openOnce(ttlMs: number): Promise<Session> {
+    const { coordinator, marginMs, logger } = this.#options;
     const lineage = await this.lineage();
     return Session.open(
       {
@@ -253,10 +276,15 @@ export class Keeper implements AsyncDisposable {
   }
 
   #retire(session: Session): void {
-    for (const earlier of this.#retired) if (earlier.isLost()) this.#retired.delete(earlier);
-    this.#retired.add(session);
+    this.#keepRetired(session);
     session.retire();
     this.#session = undefined;
+  }
+
+  /** Until it is lost, or closes with its last member, the keeper still has to close it. */
+  #keepRetired(session: Session): void {
+    for (const earlier of this.#retired) if (earlier.isLost()) this.#retired.delete(earlier);
+    this.#retired.add(session);
   }
 
   #onRegression(): void {

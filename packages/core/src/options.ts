@@ -56,11 +56,8 @@ const silentLogger: Logger = { debug: silence, info: silence, warn: silence, err
 
 export function resolveOptions(options: ConnectOptions): ResolvedOptions {
   checkObject('options', options);
-  const ttlMs = duration('ttlMs', options.ttlMs ?? 15_000, { min: 1_000, max: 9e12 });
   const marginMs = optionalDuration('marginMs', options.marginMs, { min: 0, max: 9e12 });
-  if (marginMs !== undefined && marginMs >= ttlMs / 2) {
-    throw invalidOption('marginMs', marginMs, `expected less than half of ttlMs ${ttlMs}`);
-  }
+  const ttlMs = checkTtl(options.ttlMs ?? 15_000, marginMs);
   const namespace = options.namespace ?? 'lockkeeper';
   const identity = options.identity ?? `${hostname()}:${process.pid}`;
   if (typeof identity !== 'string') throw invalidOption('identity', identity, 'expected a string');
@@ -77,6 +74,15 @@ export function resolveOptions(options: ConnectOptions): ResolvedOptions {
     identity,
     logger: options.logger === undefined ? silentLogger : harmless(options.logger),
   };
+}
+
+/** A time-to-live, long enough for the margin. @throws LockkeeperError `invalid-option` */
+export function checkTtl(value: unknown, marginMs: number | undefined): number {
+  const ttlMs = duration('ttlMs', value, { min: 1_000, max: 9e12 });
+  if (marginMs !== undefined && marginMs >= ttlMs / 2) {
+    throw invalidOption('marginMs', marginMs, `expected less than half of ttlMs ${ttlMs}`);
+  }
+  return ttlMs;
 }
 
 /**

@@ -6,7 +6,7 @@ import {
   GuardError,
   type TokenVerifier,
 } from '@lockkeeper/fencing';
-import type { Coordinator, KeyValue, OperationResult } from './coordinator/coordinator.ts';
+import type { Coordinator, KeySpan, KeyValue, OperationResult } from './coordinator/coordinator.ts';
 import { readContender } from './lock/acquisition.ts';
 import { KeyLayout, keySegment } from './lock/key-layout.ts';
 import { LookupGate } from './lookup-gate.ts';
@@ -64,7 +64,7 @@ class Verifier {
   readonly #coordinator: Coordinator;
   readonly #lock: string;
   readonly #lineageKey: string;
-  readonly #queue: ReturnType<KeyLayout['queue']>;
+  readonly #queue: Required<KeySpan>;
   readonly #timeoutMs: number;
   readonly #gate: LookupGate;
   /** By the token's text. A lookup serves everybody who asks while it is under way. */

@@ -1,4 +1,5 @@
 import { type Claimable, FencingToken } from '@lockkeeper/fencing';
+import { sleep, type Timer } from '../clock.ts';
 import type { Compare, Coordinator } from '../coordinator/coordinator.ts';
 import { LockkeeperError, type LossCause } from '../errors.ts';
 import { within } from '../signals.ts';
@@ -26,8 +27,10 @@ export interface ReleaseAnswer {
   readonly sealed: boolean | undefined;
 }
 
-/** What a hold does with its guards when it is released. */
+/** How long a hold may last, and what it does with its guards when it ends. */
 export interface HoldOptions {
+  readonly minHoldMs: number;
+  readonly maxHoldMs: number | undefined;
   readonly claims: readonly Claimable[];
   readonly claimTimeoutMs: number;
   readonly sealOnRelease: boolean;
@@ -71,6 +74,7 @@ export class Hold implements AsyncDisposable {
   #spoiltBy: SpoilCause | undefined;
   #loss: LockkeeperError | undefined;
   #ending: Promise<Ending> | undefined;
+  #capTimer: Timer | undefined;
   #told = false;
   #releasing: Promise<ReleaseAnswer> | undefined;
 
@@ -90,6 +94,7 @@ export class Hold implements AsyncDisposable {
     const onSpoilt = (cause: SpoilCause) => void this.#spoilt(cause);
     this.#owned = acquisition.places.map(({ key }) => ({ key, revision, onSpoilt }));
     for (const owned of this.#owned) host.ownership.add(owned);
+    this.#armCap();
     host.holds.add(this);
   }
 
@@ -97,6 +102,10 @@ export class Hold implements AsyncDisposable {
   get standing(): HoldStanding {
     if (this.#loss !== undefined || this.#spoiltBy !== undefined) return 'lost';
     if (this.#releasing !== undefined) return 'released';
+    if (this.#heldMs() >= (this.#options.maxHoldMs ?? Number.POSITIVE_INFINITY)) {
+      this.#reachCap();
+      return 'lost';
+    }
     // A loss that shows only now is reported to the members, this one among them, before it is returned.
     return this.#acquisition.session.standing;
   }
@@ -152,8 +161,8 @@ export class Hold implements AsyncDisposable {
   }
 
   /**
-   * Gives the lock back: seals the guards, then deletes the key of exactly this grant. Idempotent; all
-   * calls share one answer. Never rejects, and never touches a newer hold. Waits for etcd's confirmation
+   * Gives the lock back: seals the guards, then deletes the key of exactly this grant; not before `minHoldMs`
+   * have passed since the grant. Idempotent; all calls share one answer. Never rejects, and never touches a newer hold. Waits for etcd's confirmation
    * for at most 5 s (after at most `claimTimeoutMs` for the guards), and not at all where the hold is
    * known to be lost.
    */
@@ -223,12 +232,39 @@ export class Hold implements AsyncDisposable {
 
   async #release(): Promise<ReleaseAnswer> {
     const sealed = await this.#seal();
+    await this.#outlastMinimum();
     const ending = await within(this.#host.options.clock, RELEASE_TIMEOUT_MS, this.#end());
     // Nobody confirmed it, and the key ends with its lease at the latest. The hold was not lost before.
     if (ending === undefined || ending === 'session-lost') return { outcome: 'unknown', sealed };
     if (ending === 'deleted') return { outcome: 'released', sealed };
     this.#loss ??= this.#describe('key-deleted');
     return { outcome: 'already-lost', sealed };
+  }
+
+  /** Our session's timers keep the process alive; this one need not. */
+  #armCap(): void {
+    const { maxHoldMs } = this.#options;
+    if (maxHoldMs === undefined) return;
+    const onCap = () => {
+      // A timer may fire a fraction of a millisecond early.
+      if (this.standing === 'held' || this.standing === 'suspect') this.#armCap();
+    };
+    const leftMs = Math.max(0, maxHoldMs - this.#heldMs());
+    this.#capTimer = this.#host.options.clock.setTimer(leftMs, onCap, { ref: false });
+  }
+
+  /** Held for as long as it may be: lost to the work, then sealed and given back. */
+  #reachCap(): void {
+    this.#lose('max-hold');
+    const { inBackground } = this.#host;
+    inBackground(this.#seal().then(() => this.#end()));
+  }
+
+  /** The lock stays taken until its minimum has passed, or the session is lost. */
+  async #outlastMinimum(): Promise<void> {
+    const leftMs = this.#options.minHoldMs - this.#heldMs();
+    const { signal } = this.#acquisition.scope;
+    if (leftMs > 0) await sleep(this.#host.options.clock, leftMs, { signal }).catch(() => undefined);
   }
 
   #end(): Promise<Ending> {
@@ -276,6 +312,7 @@ export class Hold implements AsyncDisposable {
   }
 
   #unwatch(): void {
+    this.#capTimer?.cancel();
     for (const owned of this.#owned) this.#host.ownership.remove(owned);
   }
 

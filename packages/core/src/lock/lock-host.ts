@@ -20,8 +20,10 @@ export interface LockHost {
   readonly closing: AbortSignal;
   /** Why no session could be opened, at the last try. */
   trouble: LockkeeperError | undefined;
-  /** A session that stands; opens one where there is none. */
+  /** The session that all share and that stands; opens one where there is none. */
   session(signal: AbortSignal): Promise<Session>;
+  /** A session for one member, which ends with it: whoever gets it joins it, and retires it. */
+  ownSession(ttlMs: number, signal: AbortSignal): Promise<Session>;
   /** Work that goes on after the caller got an answer, and never rejects; `close()` waits for it. */
   inBackground(work: Promise<unknown>): void;
 }

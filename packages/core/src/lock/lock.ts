@@ -2,6 +2,7 @@ import type { Claimable } from '@lockkeeper/fencing';
 import type { Clock, Timer } from '../clock.ts';
 import { DEFAULT_CALL_TIMEOUT_MS } from '../coordinator/coordinator.ts';
 import { LockkeeperError } from '../errors.ts';
+import { checkTtl } from '../options.ts';
 import type { Session } from '../session/session.ts';
 import { AbortScope, within } from '../signals.ts';
 import { publish } from '../telemetry.ts';
@@ -18,6 +19,20 @@ import { waitTurn } from './wait-turn.ts';
 /** How long a failed acquire waits until its key is gone before it tells; after that it goes on behind. */
 const GONE_WITHIN_MS = 1_000;
 
+/** How a lock of this keeper is held. Other keepers may hold the same lock in another way. */
+export interface LockOptions {
+  /**
+   * The time-to-live of this lock's leases, in milliseconds, as `connect` takes it. Given, every hold has a lease
+   * of its own. Default: the keeper's.
+   */
+  readonly ttlMs?: number | undefined;
+  /**
+   * Whether every hold has a lease of its own, so that none is lost with another's: a lease, its renewals and one
+   * more round trip for each. Default: only where `ttlMs` is given.
+   */
+  readonly isolated?: boolean | undefined;
+}
+
 export interface TryAcquireOptions {
   /** Cancels the attempt, with the signal's reason. Has no effect on a hold that was granted. */
   readonly signal?: AbortSignal | undefined;
@@ -30,6 +45,17 @@ export interface TryAcquireOptions {
   readonly claimTimeoutMs?: number | undefined;
   /** Whether a release asks the `claims` to accept nothing more of this hold. Default `true`. */
   readonly sealOnRelease?: boolean | undefined;
+  /**
+   * How long the lock stays taken at least, in milliseconds from the grant: `release` seals at once and waits for
+   * the rest. Closing the keeper, or a lost lease, ends it sooner. Default 0.
+   */
+  readonly minHoldMs?: number | undefined;
+  /**
+   * How long the lock is held at most, in milliseconds from the grant, however long its lease is renewed. Then the
+   * hold is lost with the cause `max-hold`: its signal aborts, its guards are sealed and the lock is given back,
+   * whether the work has stopped or not. Default: no limit.
+   */
+  readonly maxHoldMs?: number | undefined;
 }
 
 export interface AcquireOptions extends TryAcquireOptions {
@@ -56,9 +82,18 @@ export class Lock {
   readonly name: string;
   readonly #target: LockTarget;
   readonly #host: LockHost;
+  /** Of a lease for each hold; `undefined`: they share the keeper's. */
+  readonly #ownTtlMs: number | undefined;
 
   /** @internal */
-  constructor(target: LockTarget, host: LockHost) {
+  constructor(target: LockTarget, host: LockHost, options: LockOptions) {
+    checkObject('options', options);
+    const { isolated = options.ttlMs !== undefined } = options;
+    if (typeof isolated !== 'boolean') throw invalidOption('isolated', isolated, 'expected a boolean');
+    const ttlMs = checkTtl(options.ttlMs ?? host.options.ttlMs, host.options.marginMs);
+    if (options.ttlMs !== undefined && !isolated)
+      throw invalidOption('isolated', isolated, `a lease with ttlMs ${ttlMs} of its own is isolated`);
+    this.#ownTtlMs = isolated ? ttlMs : undefined;
     this.name = target.name;
     this.#target = target;
     this.#host = host;
@@ -140,6 +175,7 @@ export class Lock {
     const { coordinator } = this.#host.options;
     const session = await this.#session(overall.signal);
     const acquisition = new Acquisition(this.#target, session, this.#host.layout, this.#host.options);
+    if (this.#ownTtlMs !== undefined) session.retire();
     wait.trouble = () => acquisition.trouble;
     using scope = new AbortScope().follow(overall.signal).follow(acquisition.scope.signal);
     let token: bigint | undefined;
@@ -189,7 +225,8 @@ export class Lock {
   async #session(signal: AbortSignal): Promise<Session> {
     try {
       signal.throwIfAborted();
-      return await this.#host.session(signal);
+      if (this.#ownTtlMs === undefined) return await this.#host.session(signal);
+      return await this.#host.ownSession(this.#ownTtlMs, signal);
     } catch (error) {
       this.#tellGaveUp(undefined, error);
       throw error;
@@ -309,6 +346,7 @@ interface Attempt extends HoldOptions {
 function resolveAttempt(options: AcquireOptions): Attempt {
   checkObject('options', options);
   const { sealOnRelease = true, claims = [] } = options;
+  const minHoldMs = duration('minHoldMs', options.minHoldMs ?? 0, { min: 0 });
   if (typeof sealOnRelease !== 'boolean')
     throw invalidOption('sealOnRelease', sealOnRelease, 'expected a boolean');
   if (!Array.isArray(claims)) throw invalidOption('claims', claims, 'expected an array of guards');
@@ -323,5 +361,7 @@ function resolveAttempt(options: AcquireOptions): Attempt {
     claims: [...claims],
     claimTimeoutMs: duration('claimTimeoutMs', options.claimTimeoutMs ?? 10_000, { min: 1 }),
     sealOnRelease,
+    minHoldMs,
+    maxHoldMs: optionalDuration('maxHoldMs', options.maxHoldMs, { min: Math.max(minHoldMs, 1) }),
   };
 }

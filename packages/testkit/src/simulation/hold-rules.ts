@@ -193,6 +193,7 @@ export class HoldRules {
       'key-deleted': tampered !== undefined || expired,
       'foreign-write': tampered === 'overwritten',
       closed: seat.closing,
+      'max-hold': false,
       'history-regressed': false,
       unauthorized: false,
     };

@@ -1,0 +1,117 @@
+import { describe, expect, it } from 'vitest';
+import type { MakeLockWorld } from '../lock-world.ts';
+import { settled, soon } from '../outcome.ts';
+
+/** Leases of their own, and how long a hold lasts at least and at most. */
+export function describeLifetimes(where: string, newWorld: MakeLockWorld): void {
+  describe(`locks on ${where}: lifetimes`, () => {
+    it('an isolated hold has a lease of its own, which ends with it', async () => {
+      const world = await newWorld();
+      const keeper = await world.keeper();
+      const shared = await keeper.lock('shared').acquire();
+      const [a, b] = [keeper.lock('a', { isolated: true }), keeper.lock('b', { ttlMs: 20_000 })];
+      const [first, second] = [await a.acquire(), await b.acquire()];
+      const leases = [
+        await world.leaseOf('shared', 0),
+        await world.leaseOf('a', 0),
+        await world.leaseOf('b', 0),
+      ];
+      expect(new Set(leases).size).toBe(3);
+      expect([first.ttlMs, second.ttlMs]).toEqual([shared.ttlMs, 20_000]);
+      await first.release();
+      await world.until('its lease is gone', () => isGone(world, leases[1] ?? 0n));
+      await world.raw.revoke(leases[2] ?? 0n);
+      await world.until('told', () => second.standing === 'lost');
+      expect(shared.standing).toBe('held');
+    });
+
+    it('isolated waiters of one keeper queue, and give nothing away when they give up', async () => {
+      const world = await newWorld();
+      const keeper = await world.keeper();
+      const lock = keeper.lock('x', { isolated: true });
+      const hold = await lock.acquire();
+      const abort = new AbortController();
+      const given = settled(lock.acquire({ signal: abort.signal }));
+      await world.until('two in line', async () => (await world.queueLength('x')) === 2);
+      const next = settled(lock.acquire());
+      await world.until('three in line', async () => (await world.queueLength('x')) === 3);
+      const lease = await world.leaseOf('x', 1);
+      abort.abort('enough');
+      expect(await given).toEqual({ error: 'enough' });
+      await world.until('its lease is gone', () => isGone(world, lease));
+      await hold.release();
+      expect((await soon(world, next)).value?.standing).toBe('held');
+      await soon(world, keeper.close());
+      expect(await world.queueLength('x')).toBe(0);
+    });
+
+    it('maxHoldMs ends a hold although its lease is renewed, and the next one gets the lock', async () => {
+      const world = await newWorld();
+      const [a, b] = [await world.keeper(), await world.keeper()];
+      const sealed: bigint[] = [];
+      const guard = {
+        resource: 'r',
+        claim: async () => undefined,
+        seal: async ({ revision }: { revision: bigint }) => void sealed.push(revision),
+      };
+      const hold = await a.lock('x').acquire({ maxHoldMs: 1_500, claims: [guard] });
+      const signal = hold.signal;
+      const next = settled(b.lock('x').acquire());
+      await world.passTime(1_000);
+      expect(hold.standing).toBe('held');
+      const { value } = await soon(world, next);
+      expect(signal.reason).toMatchObject({ code: 'lost', lossCause: 'max-hold' });
+      expect(hold.standing).toBe('lost');
+      expect(() => hold.assertHeld()).toThrow(/max-hold/);
+      expect(sealed).toEqual([hold.token.revision]);
+      expect(await hold.release()).toMatchObject({ outcome: 'already-lost' });
+      expect(value?.token.revision).toBeGreaterThan(hold.token.revision);
+      const ended = a.lock('y').using({ maxHoldMs: 100 }, () => world.passTime(300));
+      await expect(soon(world, ended)).rejects.toMatchObject({ code: 'lost', lossCause: 'max-hold' });
+    });
+
+    it('minHoldMs keeps the lock taken after a release, and writes nothing more under it', async () => {
+      const world = await newWorld();
+      const [a, b] = [await world.keeper(), await world.keeper()];
+      const hold = await a.lock('x').acquire({ minHoldMs: 1_500 });
+      const releasing = hold.release();
+      expect(hold.standing).toBe('released');
+      await world.passTime(1_000);
+      expect((await b.lock('x').tryAcquire()).hold).toBeUndefined();
+      expect(await soon(world, releasing)).toMatchObject({ outcome: 'released' });
+      const { hold: next } = await b.lock('x').tryAcquire();
+      expect(next?.standing).toBe('held');
+      await next?.release();
+      const lateEnough = await a.lock('x').acquire({ minHoldMs: 200 });
+      await world.passTime(300);
+      await lateEnough.release();
+      expect(await world.queueLength('x')).toBe(0);
+    });
+
+    it.each([
+      [{ minHoldMs: -1 }, /minHoldMs is -1/],
+      [{ maxHoldMs: 0 }, /maxHoldMs is 0/],
+      [{ minHoldMs: 200, maxHoldMs: 100 }, /maxHoldMs is 100; expected milliseconds from 200/],
+    ])('refuses %o before anything is sent', async (options, message) => {
+      const world = await newWorld();
+      const { keeper, connection } = await world.faulty();
+      await expect(keeper.lock('x').acquire(options)).rejects.toThrow(message);
+      expect(connection.sent.length).toBe(1);
+    });
+
+    it('refuses a lock with a lease that cannot be', async () => {
+      const keeper = await (await newWorld()).keeper();
+      expect(() => keeper.lock('x', { ttlMs: 10 })).toThrow(/ttlMs is 10/);
+      expect(() => keeper.lock('x', { ttlMs: 10_000, isolated: false })).toThrow(/isolated is false/);
+      expect(() => keeper.lock('x', { isolated: 'yes' as never })).toThrow(/isolated is "yes"/);
+      expect(() => keeper.lock('x', null as never)).toThrow(/options is null/);
+    });
+  });
+}
+
+async function isGone(
+  world: { readonly raw: { renew(lease: bigint): Promise<{ readonly ttlMs: number }> } },
+  lease: bigint,
+): Promise<boolean> {
+  return (await world.raw.renew(lease)).ttlMs <= 0;
+}
