@@ -33,6 +33,29 @@ async function simulate(args) {
 }
 
 /** @param {readonly string[]} args */
+async function matrix(args) {
+  await setUpAll();
+  const main = join(root, 'integration', 'guards', 'matrix', 'main.ts');
+  return node(['--conditions=@lockkeeper/source', '--import', 'tsx', main, ...args]);
+}
+
+/** @param {readonly string[]} args */
+async function benchGuards(args) {
+  await setUpAll();
+  const main = join(root, 'scripts', 'bench', 'guards.ts');
+  return node(['--conditions=@lockkeeper/source', '--import', 'tsx', main, ...args]);
+}
+
+/** Every server that anything is tested on. */
+async function setUpAll() {
+  const servers = await setUp({ etcd: ['newest', 'oldest'], guards: true });
+  if (!servers) return;
+  const { etcdMissing, postgresMissing, guardsMissing } = servers;
+  const missing = [etcdMissing, postgresMissing, ...guardsMissing].filter((text) => text !== undefined);
+  if (missing.length > 0) throw new SetUpError(missing.join('\n'));
+}
+
+/** @param {readonly string[]} args */
 const test = (args) => vitest(['unit', 'integration', 'scripts'], args);
 
 /** @param {readonly string[]} args */
@@ -43,9 +66,7 @@ const faults = (args) => vitest(['faults'], args);
  * @param {readonly string[]} args
  */
 async function vitest(projects, args) {
-  const servers = await setUp({ etcd: ['newest', 'oldest'] });
-  const missing = [servers?.etcdMissing, servers?.postgresMissing].filter((text) => text !== undefined);
-  if (missing.length > 0) throw new SetUpError(missing.join('\n'));
+  await setUpAll();
   return counted((tallyFile) =>
     node(
       [
@@ -149,7 +170,7 @@ function node(args, env = {}) {
 }
 
 /** @type {Record<string, (args: readonly string[]) => Promise<Ended>>} */
-const commands = { demo, simulate, test, faults, check, format, build };
+const commands = { demo, simulate, matrix, 'bench:guards': benchGuards, test, faults, check, format, build };
 
 /** @param {readonly string[]} argv */
 async function main([name = '', ...args]) {

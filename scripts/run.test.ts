@@ -85,7 +85,11 @@ describe('the closing line', () => {
 
 describe('what it cannot do it says on stderr alone', () => {
   test.each([
-    [['dance'], {}, /usage: .*demo \| simulate \| test \| faults \| check \| format \| build/],
+    [
+      ['dance'],
+      {},
+      /usage: .*demo \| simulate \| matrix \| bench:guards \| test \| faults \| check \| format \| build/,
+    ],
     [
       ['test'],
       { LOCKKEEPER_SERVERS: 'container' },
@@ -100,6 +104,11 @@ describe('what it cannot do it says on stderr alone', () => {
       ['test'],
       { LOCKKEEPER_SERVERS: 'path', PATH: '/nowhere' },
       /no etcd in reach by the route "path".*\n- install etcd/,
+    ],
+    [
+      ['matrix'],
+      { LOCKKEEPER_SERVERS: 'env', ETCD_ENDPOINTS: 'http://127.0.0.1:1' },
+      /no Redis in reach by the route "env".*\n- install Redis .* set REDIS_URL.* no MariaDB .* set MYSQL_URL/s,
     ],
     [['check', 'packages'], {}, /check takes no arguments, but got: packages/],
   ])('%j with %j', async (args, env, message) => {
@@ -120,11 +129,11 @@ describe.skipIf(process.platform !== 'linux')('no server outlives a run', () => 
     await expect
       .poll(() => existsSync(report) && readFileSync(report, 'utf8'), { timeout: 60_000 })
       .toBeTruthy();
-    const pids: Record<'test' | 'etcd' | 'postgres', number> = JSON.parse(await readFile(report, 'utf8'));
-    const vitest = parentOf(pids.test);
-    expect(Object.values(pids).map(isRunning)).toEqual([true, true, true]);
+    const { test, servers }: { test: number; servers: number[] } = JSON.parse(await readFile(report, 'utf8'));
+    const vitest = parentOf(test);
+    expect(servers.map(isRunning)).toEqual(Array(5).fill(true));
     expect(parentOf(vitest)).toBe(run.child.pid);
-    return { run, vitest, pids: [vitest, ...Object.values(pids)] };
+    return { run, vitest, pids: [vitest, test, ...servers] };
   }
 
   const nothingLeft = (pids: number[]) =>

@@ -3,7 +3,7 @@
 import { existsSync } from 'node:fs';
 import { cp, mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { distribution, unpackPackages } from './apt.mjs';
+import { distribution, gistOf, withSuite } from './apt.mjs';
 import { keep, kept, withScratchDir } from './cache.mjs';
 import { CommandError } from './child.mjs';
 import { onPath, versionOf } from './programs.mjs';
@@ -93,12 +93,6 @@ export async function fetchEtcd(line) {
   return reasons.join('\n');
 }
 
-/** The first line in which apt says what is wrong, or else the last line. @param {string} output */
-function gistOf(output) {
-  const lines = output.trim().split('\n');
-  return lines.find((line) => line.startsWith('E: ')) ?? lines.at(-1) ?? '';
-}
-
 /**
  * @param {import('./apt.mjs').Distribution} from
  * @param {string} suite
@@ -106,7 +100,7 @@ function gistOf(output) {
  */
 async function fetchFrom(from, suite, scratch) {
   const whole = join(scratch, 'whole');
-  await unpackPackages(from, suite, ['etcd-server', 'etcd-client'], { scratch, target: whole });
+  await withSuite(from, suite, scratch, (apt) => apt.unpack(['etcd-server', 'etcd-client'], whole));
   const version = await versionOf(join(whole, 'usr/bin/etcd'));
   if (!version) throw new CommandError(`the etcd of ${suite} does not run on this machine`);
   if (!atLeast(version, LOWEST_ETCD))

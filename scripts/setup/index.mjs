@@ -12,6 +12,7 @@ import { cacheDir, lowestNode } from './workspace.mjs';
 /**
  * @typedef {object} Needs
  * @property {readonly import('./etcd.mjs').Line[]} [etcd]  servers are set up when given
+ * @property {boolean} [guards]  with them, the servers that only guards are tested on. Default false
  */
 
 function requirePlatform() {
@@ -35,8 +36,8 @@ async function setUpDependencies() {
  * @param {Needs} needs
  * @returns {Promise<import('./servers.mjs').Servers | undefined>} undefined when no servers were asked for
  */
-export async function setUp({ etcd }) {
+export async function setUp({ etcd, guards = false }) {
   requirePlatform();
   await setUpDependencies();
-  return etcd && setUpServers(etcd);
+  return etcd && setUpServers(etcd, guards);
 }

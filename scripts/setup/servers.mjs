@@ -7,8 +7,11 @@ import { mkdir, rename, writeFile } from 'node:fs/promises';
 import { join, relative } from 'node:path';
 import { alone } from './alone.mjs';
 import { removeLeftovers, serversDir } from './cache.mjs';
-import { etcdOnPath, etcdUnpacked, fetchEtcd, LOWEST_ETCD, lineOf, newestFirst } from './etcd.mjs';
-import { fetchPostgres, LOWEST_POSTGRES, postgresOnPath, postgresUnpacked } from './postgres.mjs';
+import { etcdOnPath, etcdUnpacked, fetchEtcd, lineOf, newestFirst } from './etcd.mjs';
+import { etcdInstruction, packagedInstruction, postgresInstruction } from './instructions.mjs';
+import { fetchNode22, node22Instruction, node22IsMissing, node22Unpacked } from './node22.mjs';
+import { fetchPackaged, PACKAGED, packagedNames, packagedOnPath, packagedUnpacked } from './packaged.mjs';
+import { fetchPostgres, postgresOnPath, postgresUnpacked } from './postgres.mjs';
 import { SetUpError, say } from './say.mjs';
 import { cacheDir } from './workspace.mjs';
 
@@ -20,6 +23,7 @@ const ROUTES = /** @type {const} */ (['env', 'path', 'unpacked']);
  * @typedef {object} Servers
  * @property {string | undefined} etcdMissing  what to do about etcd when there is none
  * @property {string | undefined} postgresMissing
+ * @property {readonly string[]} guardsMissing  the same about each of those that only guards are tested on
  */
 
 /** The route that `LOCKKEEPER_SERVERS` forces, if any. */
@@ -41,14 +45,16 @@ function forcedRoute() {
  * caller's to judge.
  *
  * @param {readonly Line[]} lines  the lines of etcd that are wanted; one is enough to run
+ * @param {boolean} guards  whether those are wanted that only guards are tested on
  * @returns {Promise<Servers>}
  */
-export async function setUpServers(lines) {
+export async function setUpServers(lines, guards) {
   const forced = forcedRoute();
   const etcdMissing = await findEtcd(forced, lines);
   const postgresMissing = await findPostgres(forced);
+  const guardsMissing = guards ? [...(await findPackaged(forced)), ...(await findNode22())] : [];
   await writeManifest();
-  return { etcdMissing, postgresMissing };
+  return { etcdMissing, postgresMissing, guardsMissing };
 }
 
 /**
@@ -57,7 +63,12 @@ export async function setUpServers(lines) {
  */
 const mayUse = (forced, route) => forced === undefined || forced === route;
 
-/** Removing leftovers and fetching belong together: both only while nobody else sets up here. @param {() => Promise<string | undefined>} work */
+/**
+ * Removing leftovers and fetching belong together: both only while nobody else sets up here.
+ *
+ * @template T
+ * @param {() => Promise<T>} work
+ */
 const fetchAlone = (work) =>
   alone(join(cacheDir, 'set-up'), async () => {
     await removeLeftovers();
@@ -125,35 +136,63 @@ async function findPostgres(forced) {
 
 /**
  * @param {Route | undefined} forced
- * @param {readonly string[]} reasons
+ * @returns {Promise<string[]>} what to do about each that there is none of
  */
-const etcdInstruction = (forced, reasons) =>
-  [
-    `There is no etcd in reach${forced ? ` by the route "${forced}"` : ''}. Do one of these:`,
-    `- install etcd ${LOWEST_ETCD} or newer, so that etcd and etcdctl are on PATH`,
-    '  (Debian, Ubuntu: apt-get install etcd-server etcd-client; macOS: brew install etcd;',
-    "  elsewhere: the distribution's package, or the programs of an etcd release)",
-    '- start one yourself and set ETCD_ENDPOINTS, for example to http://127.0.0.1:2379',
-    ...(reasons.length > 0 ? ['What was tried:', ...reasons] : []),
-  ].join('\n');
+async function findPackaged(forced) {
+  // Who has no address to set is not bound to addresses.
+  /** @param {import('./packaged.mjs').Name} name */
+  const routeFor = (name) => (forced === 'env' && !PACKAGED[name].address ? undefined : forced);
+  /** @param {import('./packaged.mjs').Name} name */
+  async function look(name) {
+    const { address } = PACKAGED[name];
+    const forced = routeFor(name);
+    if (address && process.env[address.variable] && mayUse(forced, 'env')) {
+      return `the one at ${address.variable}`;
+    }
+    const installed = mayUse(forced, 'path') ? await packagedOnPath(name) : [];
+    const all =
+      installed.length > 0 || !mayUse(forced, 'unpacked') ? installed : await packagedUnpacked(name);
+    return all[0] && `${all[0].version} (${all[0].route})`;
+  }
+  const fetchable = async () => {
+    const found = await Promise.all(packagedNames.map(look));
+    return packagedNames.filter(
+      (name, index) => found[index] === undefined && mayUse(routeFor(name), 'unpacked'),
+    );
+  };
+  /** @type {Awaited<ReturnType<typeof fetchPackaged>>} */
+  let reasons = new Map();
+  if ((await fetchable()).length > 0) {
+    reasons = await fetchAlone(async () => fetchPackaged(await fetchable()));
+  }
+  const instructions = [];
+  for (const name of packagedNames) {
+    const found = await look(name);
+    if (found) say(`${PACKAGED[name].title}: ${found}`);
+    else instructions.push(packagedInstruction(routeFor(name), name, reasons.get(name)));
+  }
+  return instructions;
+}
 
-/**
- * @param {Route | undefined} forced
- * @param {string | undefined} reason
- */
-const postgresInstruction = (forced, reason) =>
-  [
-    `There is no PostgreSQL in reach${forced ? ` by the route "${forced}"` : ''}. Do one of these:`,
-    `- install PostgreSQL ${LOWEST_POSTGRES} or newer (Debian, Ubuntu: apt-get install postgresql;`,
-    "  macOS: brew install postgresql@17; elsewhere: the distribution's package), with its programs on PATH",
-    '- start one yourself and set POSTGRES_URL, for example to postgres://me@127.0.0.1:5432/postgres',
-    ...(reason ? ['What was tried:', reason] : []),
-  ].join('\n');
+/** @returns {Promise<string[]>} what to do when it is wanted and there is none */
+async function findNode22() {
+  if (!(await node22IsMissing())) return [];
+  const reason = await fetchAlone(async () => ((await node22IsMissing()) ? fetchNode22() : undefined));
+  return reason === undefined ? [] : [node22Instruction(reason)];
+}
 
 /** Lists what the cache holds for the testkit. Paths are relative to the list, because a checkout can be moved. */
 async function writeManifest() {
   /** @param {string} path */
   const from = (path) => relative(serversDir, path);
+  /** @param {import('./packaged.mjs').Name} name */
+  const packaged = async (name) =>
+    (await packagedUnpacked(name)).map(({ version, bin, libDir }) => ({
+      version,
+      bin: from(bin),
+      libDir: from(libDir),
+    }));
+  const node = await node22Unpacked();
   const manifest = {
     etcd: newestFirst(await etcdUnpacked()).map(({ version, bin, ctl, utl }) => ({
       version,
@@ -162,6 +201,8 @@ async function writeManifest() {
       ...(utl && { utl: from(utl) }),
     })),
     postgres: (await postgresUnpacked()).map(({ version, binDir }) => ({ version, binDir: from(binDir) })),
+    ...Object.fromEntries(await Promise.all(packagedNames.map(async (name) => [name, await packaged(name)]))),
+    ...(node && { node22: { version: node.version, bin: from(node.bin) } }),
   };
   const path = join(serversDir, 'manifest.json');
   const text = `${JSON.stringify(manifest, null, 2)}\n`;

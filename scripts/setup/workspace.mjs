@@ -28,7 +28,7 @@ export const lowestNode = () => manifest().engines.node.replace(/^>=\s*/, '');
 export function catalogVersion(name) {
   const catalog = readFileSync(join(root, 'pnpm-workspace.yaml'), 'utf8');
   for (const line of catalog.split('\n')) {
-    const entry = /^ {2}'?([^':]+)'?: (\S+)$/.exec(line);
+    const entry = /^ {2}['"]?([^'":]+)['"]?: (\S+)$/.exec(line);
     if (entry?.[1] === name) return entry[2];
   }
   return undefined;

@@ -25,17 +25,49 @@ export interface PostgresPrograms {
   readonly libDir: string | undefined;
 }
 
-/** Below it, etcd's own fixes for leases and watches are missing. */
-const OLDEST_ETCD = '3.4.23';
-const OLDEST_POSTGRES = '13';
+/** The oldest version that will do of each server, and how to come by one. */
+const KINDS = {
+  etcd: {
+    address: 'ETCD_ENDPOINTS=http://127.0.0.1:2379',
+    // Below it, etcd's own fixes for leases and watches are missing.
+    oldest: '3.4.23',
+    packages: 'etcd-server etcd-client',
+  },
+  PostgreSQL: {
+    address: 'POSTGRES_URL=postgres://user:password@127.0.0.1:5432/database',
+    oldest: '13',
+    packages: 'postgresql',
+  },
+  Redis: { address: 'REDIS_URL=redis://127.0.0.1:6379', oldest: '6.0', packages: 'redis-server' },
+  MariaDB: {
+    address: 'MYSQL_URL=mysql://user:password@127.0.0.1:3306/database',
+    oldest: '10.6',
+    packages: 'mariadb-server',
+  },
+  PgBouncer: { address: undefined, oldest: '1.16', packages: 'pgbouncer' },
+} as const;
+
+export type ServerKind = keyof typeof KINDS;
 
 interface Manifest {
   readonly etcd?: readonly { version: string; bin: string; ctl?: string }[];
   readonly postgres?: readonly { version: string; binDir: string; libDir?: string }[];
+  readonly redis?: readonly UnpackedProgram[];
+  readonly mariadb?: readonly UnpackedProgram[];
+  readonly pgbouncer?: readonly UnpackedProgram[];
+}
+
+/** A server that is one program and the libraries beside it. */
+export interface UnpackedProgram {
+  readonly version: string;
+  readonly bin: string;
+  readonly libDir: string;
 }
 
 /** The address that `LOCKKEEPER_SERVERS` lets us use, if the environment names one. */
-export function addressFromEnvironment(variable: 'ETCD_ENDPOINTS' | 'POSTGRES_URL'): string | undefined {
+export function addressFromEnvironment(
+  variable: 'ETCD_ENDPOINTS' | 'POSTGRES_URL' | 'REDIS_URL' | 'MYSQL_URL',
+): string | undefined {
   const address = process.env[variable]?.split(',')[0]?.trim();
   const forced = forcedRoute();
   if (forced === 'env' && !address) {
@@ -46,16 +78,17 @@ export function addressFromEnvironment(variable: 'ETCD_ENDPOINTS' | 'POSTGRES_UR
 
 /** Every etcd of a fit version in reach, in the order of the routes, newest first in each. */
 export function findEtcds(): EtcdPrograms[] {
-  return [...routed('path', etcdsOnPath), ...routed('unpacked', etcdsUnpacked)].filter(
-    ({ version }) => compareVersions(version, OLDEST_ETCD) >= 0,
+  return [...routed('path', 'etcd', etcdsOnPath), ...routed('unpacked', 'etcd', etcdsUnpacked)].filter(
+    ({ version }) => isFit('etcd', version),
   );
 }
 
 /** Every PostgreSQL of a fit version in reach, in the order of the routes, newest first in each. */
 export function findPostgreses(): PostgresPrograms[] {
-  return [...routed('path', postgresesOnPath), ...routed('unpacked', postgresesUnpacked)].filter(
-    ({ version }) => compareVersions(version, OLDEST_POSTGRES) >= 0,
-  );
+  return [
+    ...routed('path', 'PostgreSQL', postgresesOnPath),
+    ...routed('unpacked', 'PostgreSQL', postgresesUnpacked),
+  ].filter(({ version }) => isFit('PostgreSQL', version));
 }
 
 /**
@@ -63,7 +96,7 @@ export function findPostgreses(): PostgresPrograms[] {
  * @throws {@link TestkitError} `no-server`, which says what to do.
  */
 export function chooseVersion<T extends { readonly version: string }>(
-  what: 'etcd' | 'PostgreSQL',
+  what: ServerKind,
   found: readonly T[],
   version: string | undefined,
 ): T {
@@ -90,14 +123,11 @@ export function compareVersions(a: string, b: string): number {
 }
 
 function whatToDo(
-  what: 'etcd' | 'PostgreSQL',
+  what: ServerKind,
   found: readonly { readonly version: string }[],
   version: string | undefined,
 ): string {
-  const [variable, oldest, packages] =
-    what === 'etcd'
-      ? ['ETCD_ENDPOINTS=http://127.0.0.1:2379', OLDEST_ETCD, 'etcd-server etcd-client']
-      : ['POSTGRES_URL=postgres://user:password@127.0.0.1:5432/database', OLDEST_POSTGRES, 'postgresql'];
+  const { address, oldest, packages } = KINDS[what];
   if (found.length > 0) {
     return `no ${what} ${version} in reach; found: ${found.map((one) => one.version).join(', ')}`;
   }
@@ -105,7 +135,7 @@ function whatToDo(
   const where = forced === undefined ? '' : ` by the route LOCKKEEPER_SERVERS=${forced}`;
   return (
     `no ${what} in reach${where}. Do one of these: ` +
-    `set ${variable}; put ${what} ${oldest} or newer on PATH (Debian, Ubuntu: apt install ${packages}); ` +
+    `${address === undefined ? '' : `set ${address}; `}put ${what} ${oldest} or newer on PATH (Debian, Ubuntu: apt install ${packages}); ` +
     `or run Lockkeeper's set-up and point LOCKKEEPER_SERVER_CACHE to the folder of its manifest.json`
   );
 }
@@ -120,9 +150,14 @@ function forcedRoute(): ServerRoute | undefined {
   );
 }
 
-function routed<T>(route: ServerRoute, find: () => T[]): T[] {
+export const isFit = (what: ServerKind, version: string): boolean =>
+  compareVersions(version, KINDS[what].oldest) >= 0;
+
+/** What is found by a route, if we may use it. A server that has no address to set is not bound to addresses. */
+export function routed<T>(route: ServerRoute, what: ServerKind, find: () => T[]): T[] {
   const forced = forcedRoute();
-  return forced === undefined || forced === route ? find() : [];
+  const isBound = forced !== undefined && !(forced === 'env' && KINDS[what].address === undefined);
+  return !isBound || forced === route ? find() : [];
 }
 
 function etcdsOnPath(): EtcdPrograms[] {
@@ -174,7 +209,7 @@ function postgresesUnpacked(): PostgresPrograms[] {
 }
 
 /** `LOCKKEEPER_SERVER_CACHE`, or the nearest `.cache/servers` above the working folder. */
-function readManifest(): { folder: string; manifest: Manifest } {
+export function readManifest(): { folder: string; manifest: Manifest } {
   const named = process.env['LOCKKEEPER_SERVER_CACHE'];
   const folder = named ?? nearestCache(process.cwd());
   const file = folder && join(folder, 'manifest.json');
@@ -188,16 +223,15 @@ function nearestCache(from: string): string | undefined {
   return dirname(from) === from ? undefined : nearestCache(dirname(from));
 }
 
-function onPath(program: string): string | undefined {
-  return (process.env['PATH'] ?? '')
-    .split(delimiter)
+export function onPath(program: string, elsewhere: readonly string[] = []): string | undefined {
+  return [...(process.env['PATH'] ?? '').split(delimiter), ...elsewhere]
     .filter((folder) => folder !== '')
     .map((folder) => join(folder, program))
     .find((file) => existsSync(file));
 }
 
 /** A program that does not run, or says nothing we understand, is as good as none. */
-function versionOf(program: string, pattern: RegExp): string | undefined {
+export function versionOf(program: string, pattern: RegExp): string | undefined {
   try {
     const arch = { ETCD_UNSUPPORTED_ARCH: process.arch };
     const text = execFileSync(program, ['--version'], {

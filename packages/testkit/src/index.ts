@@ -16,9 +16,12 @@ export {
   startEtcd,
 } from './etcd-server.ts';
 export type { ServerRoute } from './find-server.ts';
+export { type MariadbOptions, type MariadbServer, startMariadb } from './mariadb-server.ts';
 export type { RestartOptions, TestServer } from './owned-server.ts';
+export { type PgBouncerOptions, type PgBouncerServer, startPgBouncer } from './pgbouncer-server.ts';
 export { type PostgresOptions, type PostgresServer, startPostgres } from './postgres-server.ts';
 export type { ProxyDirection } from './proxy-lane.ts';
+export { type RedisOptions, type RedisServer, startRedis } from './redis-server.ts';
 export { reportFromWorker, type WorkerChannel } from './report-from-worker.ts';
 export type { ProcessExit } from './server-process.ts';
 export {

@@ -1,37 +1,6 @@
-import { once } from 'node:events';
-import { type AddressInfo, createServer, type Socket } from 'node:net';
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
+import { serverThat } from './fixtures/server-that.ts';
 import { probePostgres, readPostgresUrl } from './postgres-server-probe.ts';
-
-const listening: { close: () => void }[] = [];
-afterEach(() => {
-  for (const each of listening.splice(0)) each.close();
-});
-
-/** A server that says `words`, in chunks, to whoever has spoken; `undefined` ends the connection. */
-async function serverThat(...words: (Buffer | string | undefined)[]): Promise<number> {
-  const sockets = new Set<Socket>();
-  const server = createServer({ noDelay: true }, (socket) => {
-    sockets.add(socket);
-    socket.on('error', () => undefined);
-    socket.once('data', async () => {
-      for (const word of words) {
-        if (word === undefined) socket.end();
-        else await new Promise((resolve) => socket.write(word, resolve));
-        await new Promise(setImmediate);
-      }
-    });
-  });
-  listening.push({
-    close: () => {
-      server.close();
-      for (const socket of sockets) socket.destroy();
-    },
-  });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  return (server.address() as AddressInfo).port;
-}
 
 function message(type: string, body: string | Buffer): Buffer {
   const head = Buffer.alloc(5);

@@ -1,6 +1,6 @@
 // Whether a PostgreSQL takes connections at an address: the first words of its protocol, without a driver.
-import { connect, type Socket } from 'node:net';
-import { TestkitError } from './errors.ts';
+import type { Socket } from 'node:net';
+import { probeAddress, readServerUrl } from './probe-socket.ts';
 
 export interface PostgresAddress {
   readonly host: string;
@@ -10,22 +10,14 @@ export interface PostgresAddress {
   readonly database: string;
 }
 
-const ANSWERS_WITHIN_MS = 3_000;
 const PROTOCOL_3_0 = 196_608;
 /** Far above all that a server says before the first query. */
 const LONGEST_MESSAGE = 65_536;
 
 /** @throws TestkitError `invalid-option` */
 export function readPostgresUrl(variable: string, text: string): PostgresAddress {
-  const expected = 'expected postgres://user:password@host:port/database';
-  if (!URL.canParse(text)) {
-    const shown = text.replace(/:[^:@]*@/, ':…@');
-    throw new TestkitError('invalid-option', `${variable} is "${shown}"; ${expected}`);
-  }
-  const url = new URL(text);
-  if (!['postgres:', 'postgresql:'].includes(url.protocol)) {
-    throw new TestkitError('invalid-option', `${variable} has the scheme "${url.protocol}"; ${expected}`);
-  }
+  const expected = 'postgres://user:password@host:port/database';
+  const url = readServerUrl(variable, text, ['postgres:', 'postgresql:'], expected);
   const user = decodeURIComponent(url.username);
   return {
     // A folder where a Unix socket lies may be named in either place.
@@ -45,23 +37,10 @@ export function readPostgresUrl(variable: string, text: string): PostgresAddress
  * @throws TestkitError `no-server`
  */
 export async function probePostgres(variable: string, address: PostgresAddress): Promise<string | undefined> {
-  const { host, port } = address;
-  const socket = host.startsWith('/') ? connect(`${host}/.s.PGSQL.${port}`) : connect(port, host);
-  const limit = AbortSignal.timeout(ANSWERS_WITHIN_MS);
-  const giveUp = () => socket.destroy(new Error(`no answer within ${ANSWERS_WITHIN_MS} ms`));
-  limit.addEventListener('abort', giveUp);
-  try {
+  return probeAddress('PostgreSQL', variable, address, async (socket) => {
     socket.write(startupMessage(address));
     return await readAnswer(socket);
-  } catch (cause) {
-    // Where a name has several addresses, the error of them all has a code only.
-    const { message, code } = cause as NodeJS.ErrnoException;
-    const what = `${variable} names ${host}:${port}, but no PostgreSQL takes connections there`;
-    throw new TestkitError('no-server', `${what}: ${message || code}`, { cause });
-  } finally {
-    limit.removeEventListener('abort', giveUp);
-    socket.destroy();
-  }
+  });
 }
 
 function startupMessage({ user, database }: PostgresAddress): Buffer {

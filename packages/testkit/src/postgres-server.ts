@@ -1,7 +1,6 @@
-import { execFile, execFileSync } from 'node:child_process';
+import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { chown, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
-import { userInfo } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
 import { TestkitError } from './errors.ts';
@@ -11,10 +10,11 @@ import {
   findPostgreses,
   type PostgresPrograms,
 } from './find-server.ts';
-import { freePorts } from './free-ports.ts';
-import { foreignServer, OwnedServer, TemporaryFolder, type TestServer } from './owned-server.ts';
+import { type Identity, identity } from './identity.ts';
+import { foreignServer, type TestServer } from './owned-server.ts';
 import { probePostgres, readPostgresUrl } from './postgres-server-probe.ts';
 import { ServerProcess } from './server-process.ts';
+import { ownedVerbs, startOwned } from './start-owned.ts';
 
 export interface PostgresOptions {
   /**
@@ -48,10 +48,7 @@ export interface PostgresServer extends TestServer {
 
 const VARIABLE = 'POSTGRES_URL';
 const READY_WITHIN_MS = 60_000;
-const BIND_TRIES = 5;
 const USER = 'postgres';
-/** `nobody`: a name in every passwd file, which is all that PostgreSQL asks of a user besides not being root. */
-const NOBODY = 65534;
 
 /**
  * Starts a PostgreSQL on loopback, with temporary data and a free port, and resolves when it takes
@@ -72,27 +69,21 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
 }
 
 async function startOwn(programs: PostgresPrograms, options: PostgresOptions): Promise<PostgresServer> {
-  const folder = new TemporaryFolder('lockkeeper-postgres-');
-  try {
-    const password = randomBytes(12).toString('hex');
-    const cluster = new Cluster(programs, options, folder.path, password);
-    for (let tries = 1; ; tries++) {
-      const [port] = (await freePorts(1)) as [number];
-      const launch = () => cluster.launch(port);
-      try {
-        const { name, dataDir } = cluster;
-        const plan = { name, dataDir, endSignal: 'SIGQUIT' as const, launch, tidy: () => cluster.tidy() };
-        const server = new OwnedServer(plan, folder, await launch());
-        return postgresServer(programs, port, password, server);
-      } catch (error) {
-        const isTaken = error instanceof TestkitError && error.message.includes('Address already in use');
-        if (!isTaken || tries === BIND_TRIES) throw error;
-      }
-    }
-  } catch (error) {
-    await folder.remove();
-    throw error;
-  }
+  const password = randomBytes(12).toString('hex');
+  const { port, owned } = await startOwned('lockkeeper-postgres-', (folder, port) => {
+    const cluster = new Cluster(programs, options, folder, password);
+    const { name, dataDir } = cluster;
+    const launch = () => cluster.launch(port);
+    return { name, dataDir, endSignal: 'SIGQUIT', launch, tidy: () => cluster.tidy() };
+  });
+  return Object.assign(ownedVerbs(programs, owned), {
+    url: `postgres://${USER}:${password}@127.0.0.1:${port}/postgres`,
+    host: '127.0.0.1',
+    port,
+    user: USER,
+    password,
+    database: 'postgres',
+  });
 }
 
 /** The data of one server, created on the first launch and after a wipe. */
@@ -189,64 +180,6 @@ class Cluster {
     const paths = [libDir, process.env['LD_LIBRARY_PATH']].filter(Boolean).join(delimiter);
     return { ...env, LC_ALL: 'C', LD_LIBRARY_PATH: paths };
   }
-}
-
-/** Whom the programs run as: put before the command, or switched to. */
-interface Identity {
-  readonly prefix: readonly string[];
-  readonly uid?: number;
-}
-
-/**
- * PostgreSQL refuses root and users without a name. A user namespace in which we are `nobody` satisfies it
- * and still reaches folders that only we may enter; where the kernel allows none, root becomes `nobody`.
- */
-function identity(): Identity {
-  const isRoot = process.getuid?.() === 0;
-  if (!isRoot && hasName()) return { prefix: [] };
-  const prefix = ['unshare', '--user', `--map-user=${NOBODY}`, `--map-group=${NOBODY}`, '--'];
-  try {
-    execFileSync('unshare', [...prefix.slice(1), 'true'], { stdio: 'ignore' });
-    return { prefix };
-  } catch {
-    return isRoot ? { prefix: [], uid: NOBODY } : { prefix: [] };
-  }
-}
-
-function hasName(): boolean {
-  try {
-    return userInfo().username !== '';
-  } catch {
-    return false;
-  }
-}
-
-function postgresServer(
-  programs: PostgresPrograms,
-  port: number,
-  password: string,
-  owned: OwnedServer,
-): PostgresServer {
-  const stop = () => owned.stop();
-  return {
-    url: `postgres://${USER}:${password}@127.0.0.1:${port}/postgres`,
-    host: '127.0.0.1',
-    port,
-    user: USER,
-    password,
-    database: 'postgres',
-    version: programs.version,
-    route: programs.route,
-    get pid() {
-      return owned.pid;
-    },
-    pause: () => owned.pause(),
-    resume: () => owned.resume(),
-    kill: () => owned.kill(),
-    restart: (options) => owned.restart(options),
-    stop,
-    [Symbol.asyncDispose]: stop,
-  };
 }
 
 async function foreignPostgres(text: string): Promise<PostgresServer> {
