@@ -39,9 +39,10 @@ export {
 export { FencedTxn, type FencedTxnReply, fencedTxn } from './fenced-txn.ts';
 export type { HealthOptions, KeeperHealth, SessionHealth } from './health.ts';
 export { type CloseOptions, connect, type Keeper, type ReadWriteLock } from './keeper.ts';
+export type { AcquireOptions, LockOptions, TryAcquireOptions } from './lock/acquire-options.ts';
 export type { Contender } from './lock/acquisition.ts';
 export type { Hold, HoldStanding, ReleaseAnswer } from './lock/hold.ts';
-export type { AcquireOptions, Lock, LockOptions, TryAcquired, TryAcquireOptions } from './lock/lock.ts';
+export type { Lock, TryAcquired } from './lock/lock.ts';
 export type { ConnectOptions, Logger } from './options.ts';
 export type { TelemetryEvents } from './telemetry.ts';
 export { etcdTokenVerifier, type TokenVerifierOptions, type VerifierLimits } from './token-verifier.ts';

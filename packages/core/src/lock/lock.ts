@@ -1,70 +1,29 @@
-import type { Claimable } from '@lockkeeper/fencing';
-import type { Clock, Timer } from '../clock.ts';
-import { DEFAULT_CALL_TIMEOUT_MS } from '../coordinator/coordinator.ts';
+import type { Clock } from '../clock.ts';
 import { LockkeeperError } from '../errors.ts';
 import { checkTtl } from '../options.ts';
 import type { Session } from '../session/session.ts';
 import { AbortScope, within } from '../signals.ts';
 import { publish } from '../telemetry.ts';
-import { checkObject, duration, invalidOption, optionalDuration, optionalSignal } from '../validation.ts';
+import { checkObject, invalidOption } from '../validation.ts';
+import {
+  type AcquireOptions,
+  type Attempt,
+  type LockOptions,
+  resolveAttempt,
+  type TryAcquireOptions,
+} from './acquire-options.ts';
 import { Acquisition, type Contender, type LockTarget, readContender } from './acquisition.ts';
 import { BackOff } from './back-off.ts';
 import { claimAll } from './claims.ts';
 import { endAcquisition } from './ending.ts';
 import { type EnqueueMode, enqueue } from './enqueue.ts';
-import { Hold, type HoldOptions } from './hold.ts';
+import { Hold } from './hold.ts';
 import type { LockHost } from './lock-host.ts';
+import { WaitLimit, waitTimeout } from './wait-limit.ts';
 import { waitTurn } from './wait-turn.ts';
 
 /** How long a failed acquire waits until its key is gone before it tells; after that it goes on behind. */
 const GONE_WITHIN_MS = 1_000;
-
-/** How a lock of this keeper is held. Other keepers may hold the same lock in another way. */
-export interface LockOptions {
-  /**
-   * The time-to-live of this lock's leases, in milliseconds, as `connect` takes it. Given, every hold has a lease
-   * of its own. Default: the keeper's.
-   */
-  readonly ttlMs?: number | undefined;
-  /**
-   * Whether every hold has a lease of its own, so that none is lost with another's: a lease, its renewals and one
-   * more round trip for each. Default: only where `ttlMs` is given.
-   */
-  readonly isolated?: boolean | undefined;
-}
-
-export interface TryAcquireOptions {
-  /** Cancels the attempt, with the signal's reason. Has no effect on a hold that was granted. */
-  readonly signal?: AbortSignal | undefined;
-  /**
-   * Guards that must promise to refuse every older token before the acquire resolves. Without this a guard
-   * learns of the hand-over only with the new holder's first request. Default: none.
-   */
-  readonly claims?: readonly Claimable[] | undefined;
-  /** How long the guards may take to promise, and at a release to seal. Milliseconds, default 10,000. */
-  readonly claimTimeoutMs?: number | undefined;
-  /** Whether a release asks the `claims` to accept nothing more of this hold. Default `true`. */
-  readonly sealOnRelease?: boolean | undefined;
-  /**
-   * How long the lock stays taken at least, in milliseconds from the grant: `release` seals at once and waits for
-   * the rest. Closing the keeper, or a lost lease, ends it sooner. Default 0.
-   */
-  readonly minHoldMs?: number | undefined;
-  /**
-   * How long the lock is held at most, in milliseconds from the grant, however long its lease is renewed. Then the
-   * hold is lost with the cause `max-hold`: its signal aborts, its guards are sealed and the lock is given back,
-   * whether the work has stopped or not. Default: no limit.
-   */
-  readonly maxHoldMs?: number | undefined;
-}
-
-export interface AcquireOptions extends TryAcquireOptions {
-  /**
-   * How long to queue, in milliseconds; 0: not at all. Ends with the grant and has nothing to do with how
-   * long the lock is held. Default: no limit.
-   */
-  readonly waitTimeoutMs?: number | undefined;
-}
 
 /** The hold, or who has it instead (`undefined` where it was released in that moment). */
 export type TryAcquired =
@@ -269,99 +228,4 @@ async function freshen(clock: Clock, session: Session, signal: AbortSignal): Pro
     signal.throwIfAborted();
     if (session.remainingMs() < session.ttlMs / 3) await backOff.wait(signal);
   }
-}
-
-/**
- * The limit on getting in line and on waiting there. Until we are in line, running into it means that etcd did
- * not answer; who asks not to wait is told so after a call's time.
- */
-class WaitLimit {
-  /** Why etcd could not be reached at the last try. */
-  trouble: () => LockkeeperError | undefined;
-  readonly #clock: Clock;
-  readonly #begunAt: number;
-  readonly #timer: Timer | undefined;
-  #behind: readonly string[] | undefined;
-  #queued = false;
-
-  constructor(name: string, waitTimeoutMs: number | undefined, host: LockHost, scope: AbortScope) {
-    this.trouble = () => host.trouble;
-    this.#clock = host.options.clock;
-    this.#begunAt = this.#clock.now();
-    if (waitTimeoutMs === undefined) return;
-    const limitMs = waitTimeoutMs === 0 ? DEFAULT_CALL_TIMEOUT_MS : waitTimeoutMs;
-    // Who asks not to wait is first where it is in line at all: only etcd's word on that is missing then.
-    this.#timer = scope.limit(this.#clock, limitMs, () =>
-      this.#queued && waitTimeoutMs !== 0
-        ? waitTimeout(
-            name,
-            limitMs,
-            this.#behind === undefined ? 'queued' : `queued behind ${this.#behind.join(', ')}`,
-          )
-        : notReached(name, limitMs, this.trouble()),
-    );
-  }
-
-  queuedBehind(acquisition: Acquisition, keys: readonly string[] | undefined): void {
-    this.#queued = true;
-    this.#behind = keys;
-    publish('lockkeeper:lock:queued', () => ({
-      name: acquisition.name,
-      acquisition: acquisition.id,
-      behind: keys?.[0],
-    }));
-  }
-
-  /** Granted: from now on nothing here ends it. */
-  lift(): void {
-    this.#timer?.cancel();
-  }
-
-  waitedMs(): number {
-    return this.#clock.now() - this.#begunAt;
-  }
-}
-
-function notReached(name: string, limitMs: number, cause: LockkeeperError | undefined): LockkeeperError {
-  const why = cause === undefined ? '' : `: ${cause.message}`;
-  return new LockkeeperError(
-    'unreachable',
-    `lock "${name}": etcd did not answer within ${limitMs} ms${why}`,
-    { cause },
-  );
-}
-
-function waitTimeout(name: string, limitMs: number, where: string): LockkeeperError {
-  return new LockkeeperError(
-    'wait-timeout',
-    `lock "${name}": not acquired within waitTimeoutMs ${limitMs} (${where})`,
-  );
-}
-
-interface Attempt extends HoldOptions {
-  readonly signal: AbortSignal | undefined;
-  readonly waitTimeoutMs: number | undefined;
-}
-
-function resolveAttempt(options: AcquireOptions): Attempt {
-  checkObject('options', options);
-  const { sealOnRelease = true, claims = [] } = options;
-  const minHoldMs = duration('minHoldMs', options.minHoldMs ?? 0, { min: 0 });
-  if (typeof sealOnRelease !== 'boolean')
-    throw invalidOption('sealOnRelease', sealOnRelease, 'expected a boolean');
-  if (!Array.isArray(claims)) throw invalidOption('claims', claims, 'expected an array of guards');
-  for (const [index, guard] of claims.entries()) {
-    if (typeof guard?.claim !== 'function' || typeof guard?.seal !== 'function') {
-      throw invalidOption(`claims[${index}]`, guard, 'expected a guard with claim() and seal()');
-    }
-  }
-  return {
-    signal: optionalSignal('signal', options.signal),
-    waitTimeoutMs: optionalDuration('waitTimeoutMs', options.waitTimeoutMs, { min: 0 }),
-    claims: [...claims],
-    claimTimeoutMs: duration('claimTimeoutMs', options.claimTimeoutMs ?? 10_000, { min: 1 }),
-    sealOnRelease,
-    minHoldMs,
-    maxHoldMs: optionalDuration('maxHoldMs', options.maxHoldMs, { min: Math.max(minHoldMs, 1) }),
-  };
 }

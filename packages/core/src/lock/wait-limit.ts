@@ -1,0 +1,74 @@
+import type { Clock, Timer } from '../clock.ts';
+import { DEFAULT_CALL_TIMEOUT_MS } from '../coordinator/coordinator.ts';
+import { LockkeeperError } from '../errors.ts';
+import type { AbortScope } from '../signals.ts';
+import { publish } from '../telemetry.ts';
+import type { Acquisition } from './acquisition.ts';
+import type { LockHost } from './lock-host.ts';
+
+/**
+ * The limit on getting in line and on waiting there. Until we are in line, running into it means that etcd did
+ * not answer; who asks not to wait is told so after a call's time.
+ */
+export class WaitLimit {
+  /** Why etcd could not be reached at the last try. */
+  trouble: () => LockkeeperError | undefined;
+  readonly #clock: Clock;
+  readonly #begunAt: number;
+  readonly #timer: Timer | undefined;
+  #behind: readonly string[] | undefined;
+  #queued = false;
+
+  constructor(name: string, waitTimeoutMs: number | undefined, host: LockHost, scope: AbortScope) {
+    this.trouble = () => host.trouble;
+    this.#clock = host.options.clock;
+    this.#begunAt = this.#clock.now();
+    if (waitTimeoutMs === undefined) return;
+    const limitMs = waitTimeoutMs === 0 ? DEFAULT_CALL_TIMEOUT_MS : waitTimeoutMs;
+    // Who asks not to wait is first where it is in line at all: only etcd's word on that is missing then.
+    this.#timer = scope.limit(this.#clock, limitMs, () =>
+      this.#queued && waitTimeoutMs !== 0
+        ? waitTimeout(
+            name,
+            limitMs,
+            this.#behind === undefined ? 'queued' : `queued behind ${this.#behind.join(', ')}`,
+          )
+        : notReached(name, limitMs, this.trouble()),
+    );
+  }
+
+  queuedBehind(acquisition: Acquisition, keys: readonly string[] | undefined): void {
+    this.#queued = true;
+    this.#behind = keys;
+    publish('lockkeeper:lock:queued', () => ({
+      name: acquisition.name,
+      acquisition: acquisition.id,
+      behind: keys?.[0],
+    }));
+  }
+
+  /** Granted: from now on nothing here ends it. */
+  lift(): void {
+    this.#timer?.cancel();
+  }
+
+  waitedMs(): number {
+    return this.#clock.now() - this.#begunAt;
+  }
+}
+
+function notReached(name: string, limitMs: number, cause: LockkeeperError | undefined): LockkeeperError {
+  const why = cause === undefined ? '' : `: ${cause.message}`;
+  return new LockkeeperError(
+    'unreachable',
+    `lock "${name}": etcd did not answer within ${limitMs} ms${why}`,
+    { cause },
+  );
+}
+
+export function waitTimeout(name: string, limitMs: number, where: string): LockkeeperError {
+  return new LockkeeperError(
+    'wait-timeout',
+    `lock "${name}": not acquired within waitTimeoutMs ${limitMs} (${where})`,
+  );
+}
