@@ -87,12 +87,11 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/ending.ts',
-        find: `    compare: [
-      token === undefined
-        ? { key, target: 'value', is: '=', to: value }
-        : { key, target: 'modRevision', is: '=', to: token },
-    ],`,
-        replace: '    compare: value === undefined || token === 0n ? [] : [],',
+        find: `      token === undefined
+        ? { key: detailsKey, target: 'value', is: '=', to: acquisition.details }
+        : acquisition.standsAt(place, token),
+`,
+        replace: '',
       },
     ],
   },

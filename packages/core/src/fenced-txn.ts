@@ -134,5 +134,9 @@ function whyRefused(
   const named = lineage && new TextDecoder().decode(lineage.value);
   if (named !== acquisition.session.lineage) return 'history-regressed';
   if (found.includes(undefined)) return 'key-deleted';
-  return found.every((own) => own?.modRevision === token) ? 'condition' : 'foreign-write';
+  const intact = acquisition.places.every((place, index) => {
+    const own = found[index];
+    return own !== undefined && acquisition.isIntact(place, own, token);
+  });
+  return intact ? 'condition' : 'foreign-write';
 }

@@ -28,11 +28,15 @@ export interface LockTarget {
   readonly name: string;
   /** At least one, of different families. */
   readonly queues: readonly Queue[];
+  /** The value of own keys, where it is the user's. */
+  readonly value?: string;
 }
 
 /** Where one acquisition stands in one queue. */
 export interface Place extends Queue {
   readonly key: string;
+  /** The key whose value says whose acquisition this is; mostly the same. */
+  readonly detailsKey: string;
   readonly slot: number;
 }
 
@@ -48,6 +52,9 @@ export class Acquisition implements SessionMember {
   readonly places: readonly Place[];
   readonly cancelledKey: string;
   readonly lineageKey: string;
+  /** What says that a key is ours. */
+  readonly details: string;
+  /** What our keys hold; mostly the same. */
   readonly value: string;
   /** Aborts everything that this acquisition waits for when the session is lost. */
   readonly scope: AbortScope = new AbortScope();
@@ -66,11 +73,13 @@ export class Acquisition implements SessionMember {
     this.session = session;
     this.places = target.queues.map((queue) => {
       const slot = session.slots.take(queue.keys);
-      return { ...queue, slot, key: layout.contender(queue, session.lease, slot) };
+      const key = layout.contender(queue.keys, session.lease, slot);
+      const detailsKey = layout.contender(queue.details ?? queue.keys, session.lease, slot);
+      return { ...queue, slot, key, detailsKey };
     });
     this.cancelledKey = layout.cancelled(this.id);
     this.lineageKey = layout.lineage;
-    this.value = JSON.stringify({
+    this.details = JSON.stringify({
       v: 1,
       acquisition: this.id,
       identity: options.identity,
@@ -78,8 +87,20 @@ export class Acquisition implements SessionMember {
       pid: process.pid,
       since: timestamp(options.clock),
     });
+    this.value = target.value ?? this.details;
     // Tells us at once where the session was lost in the meantime.
     session.join(this);
+  }
+
+  /** The comparison that tells our grant of a place from every other one. */
+  standsAt({ key, details }: Place, token: bigint): Compare {
+    return { key, target: details === undefined ? 'modRevision' : 'createRevision', is: '=', to: token };
+  }
+
+  /** Whether a key of ours is as we left it: written once, or by nobody but its owner. */
+  isIntact({ details }: Place, kv: KeyValue, token: bigint): boolean {
+    if (details === undefined) return kv.modRevision === token;
+    return kv.createRevision === token && kv.lease === this.session.lease;
   }
 
   /** True while etcd is in the history that this acquisition's session began in. */

@@ -92,15 +92,18 @@ function endingTxn(acquisition: Acquisition, token: bigint | undefined): Txn {
 }
 
 /** Deletes one key of ours if it is intact, and else tells what is in its place. */
-function removal({ value }: Acquisition, { key }: Place, token: bigint | undefined): Txn {
+function removal(acquisition: Acquisition, place: Place, token: bigint | undefined): Txn {
+  const { key, detailsKey } = place;
+  // In this slot, which is ours until this is over, nobody else has details.
+  const besides: Operation[] = detailsKey === key ? [] : [{ op: 'delete', key: detailsKey }];
   return {
     compare: [
       token === undefined
-        ? { key, target: 'value', is: '=', to: value }
-        : { key, target: 'modRevision', is: '=', to: token },
+        ? { key: detailsKey, target: 'value', is: '=', to: acquisition.details }
+        : acquisition.standsAt(place, token),
     ],
-    success: [{ op: 'delete', key }],
-    failure: [{ op: 'range', key }],
+    success: [{ op: 'delete', key }, ...besides],
+    failure: [{ op: 'range', key }, ...besides],
   };
 }
 

@@ -65,7 +65,7 @@ function enqueueTxn(acquisition: Acquisition, mode: EnqueueMode): Txn {
       acquisition.lineageCompare,
     ],
     success: mode === 'queue' ? places.map((place) => getInLine(acquisition, place)) : [takeAll(acquisition)],
-    failure: [...places, { key: cancelledKey }, { key: acquisition.lineageKey }].map(({ key }) => ({
+    failure: [...places.flatMap(keysOf), cancelledKey, acquisition.lineageKey].map((key) => ({
       op: 'range',
       key,
     })),
@@ -74,12 +74,20 @@ function enqueueTxn(acquisition: Acquisition, mode: EnqueueMode): Txn {
 
 const isAbsent = (span: KeySpan): Compare => ({ ...span, target: 'createRevision', is: '=', to: 0n });
 
-function putOwn({ session, value }: Acquisition, { key }: Place): Operation {
-  return { op: 'put', key, value, lease: session.lease };
+const keysOf = ({ key, detailsKey }: Place): string[] => (key === detailsKey ? [key] : [key, detailsKey]);
+
+function putOwn({ session, value, details }: Acquisition, place: Place): Operation[] {
+  const { lease } = session;
+  return keysOf(place).map((key) => ({
+    op: 'put',
+    key,
+    value: key === place.detailsKey ? details : value,
+    lease,
+  }));
 }
 
 function getInLine(acquisition: Acquisition, place: Place): Operation {
-  const put = putOwn(acquisition, place);
+  const puts = putOwn(acquisition, place);
   const last: Operation = {
     op: 'range',
     ...place.rivals,
@@ -87,7 +95,7 @@ function getInLine(acquisition: Acquisition, place: Place): Operation {
     limit: 1,
     keysOnly: true,
   };
-  return { op: 'txn', compare: [isAbsent(place.rivals)], success: [put], failure: [last, put] };
+  return { op: 'txn', compare: [isAbsent(place.rivals)], success: puts, failure: [last, ...puts] };
 }
 
 function takeAll(acquisition: Acquisition): Operation {
@@ -95,7 +103,7 @@ function takeAll(acquisition: Acquisition): Operation {
   return {
     op: 'txn',
     compare: places.map(({ rivals }) => isAbsent(rivals)),
-    success: places.map((place) => putOwn(acquisition, place)),
+    success: places.flatMap((place) => putOwn(acquisition, place)),
     failure: places.map(({ rivals }) => ({
       op: 'range',
       ...rivals,
@@ -169,17 +177,23 @@ async function whyRefused(
     acquisition.session.end('history-regressed');
     throw acquisition.lostWhileWaiting('history-regressed');
   }
-  const present = found.filter((kv) => kv !== undefined);
+  const owns = acquisition.places.map((place) => {
+    const kv = found.shift();
+    return { kv, details: place.key === place.detailsKey ? kv : found.shift() };
+  });
+  const present = owns.flatMap(({ kv }) => kv ?? []);
   const [own] = present;
   if (cancelled !== undefined || own === undefined) throw unexpected(acquisition);
-  const foreign = present.filter((kv) => readContender(kv).acquisition !== acquisition.id);
+  const isOurs = (details: KeyValue | undefined) =>
+    details !== undefined && readContender(details).acquisition === acquisition.id;
+  const foreign = owns.flatMap(({ kv, details }) => (kv === undefined || isOurs(details) ? [] : kv));
   if (foreign.length > 0) {
     // Nobody else may write below our lease: a left-over that would block the lock for ever. Whether it is
     // gone, the next copy of the enqueue finds out.
     for (const kv of foreign) await removeKey(coordinator, kv, call).catch(unlessUnreachable);
     return 'retry';
   }
-  if (present.length < found.length) throw acquisition.lostWhileWaiting('key-deleted');
+  if (present.length < owns.length) throw acquisition.lostWhileWaiting('key-deleted');
   if (present.some((kv) => kv.modRevision !== own.createRevision))
     throw acquisition.lostWhileWaiting('foreign-write');
   return { place: 'queued', revision: own.createRevision, behind: undefined };

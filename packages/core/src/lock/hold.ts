@@ -92,7 +92,12 @@ export class Hold implements AsyncDisposable {
     this.#grantedAt = host.options.clock.now();
     acquisition.onLost = (cause) => this.#lose(cause);
     const onSpoilt = (cause: SpoilCause) => void this.#spoilt(cause);
-    this.#owned = acquisition.places.map(({ key }) => ({ key, revision, onSpoilt }));
+    this.#owned = acquisition.places.map((place) => ({
+      key: place.key,
+      revision,
+      isIntact: (kv) => acquisition.isIntact(place, kv, revision),
+      onSpoilt,
+    }));
     for (const owned of this.#owned) host.ownership.add(owned);
     this.#armCap();
     host.holds.add(this);
@@ -153,11 +158,8 @@ export class Hold implements AsyncDisposable {
    */
   compare(): readonly Compare[] {
     const { places, lineageCompare } = this.#acquisition;
-    const to = this.token.revision;
-    return [
-      ...places.map(({ key }): Compare => ({ key, target: 'modRevision', is: '=', to })),
-      lineageCompare,
-    ];
+    const token = this.token.revision;
+    return [...places.map((place) => this.#acquisition.standsAt(place, token)), lineageCompare];
   }
 
   /**

@@ -34,6 +34,11 @@ export interface Queue {
   readonly keys: string;
   /** Whoever has a key here that was created before ours has to leave first. It may include our own. */
   readonly rivals: Required<KeySpan>;
+  /**
+   * Given where the values of own keys are the user's, and may be rewritten while they are held: below this the
+   * details of who stands behind each of them are kept. Such a key is told by its create revision.
+   */
+  readonly details?: string;
   /** Queues of one family wait for each other: nobody may wait in one while holding in another. */
   readonly family: string;
 }
@@ -69,12 +74,19 @@ export class KeyLayout {
     };
   }
 
+  /** An election, as Go's `concurrency.Election` and `etcdctl elect` lay it out, and who is behind each candidate. */
+  election(name: string): Queue {
+    const segment = keySegment('name', name);
+    const keys = `${this.#root}/election/${segment}/`;
+    return { keys, rivals: prefixSpan(keys), family: keys, details: `${this.#root}/candidates/${segment}/` };
+  }
+
   /**
    * The key of one contender. Go's `concurrency.Mutex` and `etcdctl lock` use the lease alone, in hex, and
    * queue with ours; contenders of one session after the first add a slot.
    */
-  contender({ keys }: Queue, lease: bigint, slot: number): string {
-    return `${keys}${lease.toString(16)}${slot === 0 ? '' : `.${slot}`}`;
+  contender(folder: string, lease: bigint, slot: number): string {
+    return `${folder}${lease.toString(16)}${slot === 0 ? '' : `.${slot}`}`;
   }
 
   /** Present: no late copy of this acquisition's enqueue may take effect any more. */

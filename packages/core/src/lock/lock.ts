@@ -1,5 +1,4 @@
 import type { Clock } from '../clock.ts';
-import { LockkeeperError } from '../errors.ts';
 import { checkTtl } from '../options.ts';
 import type { Session } from '../session/session.ts';
 import { AbortScope, within } from '../signals.ts';

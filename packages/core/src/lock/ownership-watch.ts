@@ -1,13 +1,15 @@
 import type { Timer } from '../clock.ts';
-import type { Coordinator, Watch } from '../coordinator/coordinator.ts';
+import type { Coordinator, KeyValue, Watch } from '../coordinator/coordinator.ts';
 import type { Logger } from '../options.ts';
 import { BackOff } from './back-off.ts';
 
 /** A key that must stay as it is for as long as somebody holds the lock. */
 export interface OwnedKey {
   readonly key: string;
-  /** The key's ModRevision while it is intact. */
+  /** When the key was put. */
   readonly revision: bigint;
+  /** Whether what stands there is still what its owner left. */
+  isIntact(kv: KeyValue): boolean;
   /** Called once, when the key is gone or overwritten. */
   onSpoilt(cause: 'key-deleted' | 'foreign-write'): void;
 }
@@ -58,8 +60,12 @@ export class OwnershipWatch {
     const watch = this.#coordinator.watch(
       { key: owned.key, startRevision },
       {
-        onEvents: ([event]) =>
-          this.#spoilt(owned, event?.type === 'delete' ? 'key-deleted' : 'foreign-write'),
+        onEvents: (events) => {
+          for (const event of events) {
+            if (event.type === 'delete') return this.#spoilt(owned, 'key-deleted');
+            if (!owned.isIntact(event.kv)) return this.#spoilt(owned, 'foreign-write');
+          }
+        },
         onEnd: () => void this.#readAgain(owned),
       },
     );
@@ -75,7 +81,7 @@ export class OwnershipWatch {
         const { kvs, revision } = await this.#coordinator.range({ key: owned.key, keysOnly: true });
         if (!this.#watches.has(owned)) return;
         const [found] = kvs;
-        if (found?.modRevision === owned.revision) return this.#watch(owned, revision + 1n);
+        if (found !== undefined && owned.isIntact(found)) return this.#watch(owned, revision + 1n);
         return this.#spoilt(owned, found === undefined ? 'key-deleted' : 'foreign-write');
       } catch (error) {
         this.#logger.warn(
