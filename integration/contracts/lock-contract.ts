@@ -2,6 +2,7 @@ import { onTestFinished } from 'vitest';
 import { describeAcquiring } from './lock/acquiring.ts';
 import { describeClaims } from './lock/claims.ts';
 import { describeClosing } from './lock/closing.ts';
+import { describeElections } from './lock/elections.ts';
 import { describeFailedWaits } from './lock/failed-waits.ts';
 import { describeFencedWrites } from './lock/fenced-writes.ts';
 import { describeHolding } from './lock/holding.ts';
@@ -28,6 +29,7 @@ export function describeLocks(where: string, makeWorld: () => Promise<Coordinato
   describeLifetimes(where, newWorld);
   describeReadWriteLocks(where, newWorld);
   describeLockSets(where, newWorld);
+  describeElections(where, newWorld);
   describeUsing(where, newWorld);
   describeClosing(where, newWorld);
 }

@@ -30,6 +30,15 @@ export {
   type EtcdOptions,
   etcdCoordinator,
 } from './coordinator/etcd/etcd-coordinator.ts';
+export type {
+  CampaignOptions,
+  Election,
+  LeaderOptions,
+  ObserveOptions,
+  TermsOptions,
+} from './election/election.ts';
+export type { Leader } from './election/observer.ts';
+export type { Term } from './election/term.ts';
 export {
   LockkeeperError,
   type LockkeeperErrorCode,

@@ -2,6 +2,8 @@ import type { TokenVerifier } from '@lockkeeper/fencing';
 import { closeOnSignals, type EndSignal } from './close-on-signals.ts';
 import type { Coordinator } from './coordinator/coordinator.ts';
 import { HistoryWatch } from './coordinator/history-watch.ts';
+import { Election, type LeaderOptions } from './election/election.ts';
+import type { Term } from './election/term.ts';
 import { LockkeeperError } from './errors.ts';
 import { type HealthOptions, type KeeperHealth, readHealth } from './health.ts';
 import type { LockOptions } from './lock/acquire-options.ts';
@@ -104,6 +106,26 @@ export class Keeper implements AsyncDisposable {
       read: new Lock({ name, queues: [read] }, this.#host, options),
       write: new Lock({ name, queues: [write] }, this.#host, options),
     };
+  }
+
+  /**
+   * The election of that name. Another thing than `lock(name)`.
+   * @throws {@link LockkeeperError} `invalid-option`.
+   */
+  election(name: string, options: LockOptions = {}): Election {
+    return new Election(name, this.#host, options);
+  }
+
+  /**
+   * Runs `work` while this process leads the election `name`; short for `election(name).run(options, work)`.
+   * @throws as {@link Election.run}.
+   */
+  runAsLeader<T>(
+    name: string,
+    work: (term: Term) => T | PromiseLike<T>,
+    options: LeaderOptions = {},
+  ): Promise<T> {
+    return this.election(name).run(options, work);
   }
 
   /**

@@ -6,6 +6,7 @@ import { LockkeeperError, type LossCause } from '../errors.ts';
 import type { ResolvedOptions } from '../options.ts';
 import type { Session, SessionMember } from '../session/session.ts';
 import { AbortScope } from '../signals.ts';
+import type { HoldClass } from './hold.ts';
 import type { KeyLayout, Queue } from './key-layout.ts';
 
 /** Who stands behind a key in a queue. `etcdctl lock` and Go clients write no details. */
@@ -30,6 +31,8 @@ export interface LockTarget {
   readonly queues: readonly Queue[];
   /** The value of own keys, where it is the user's. */
   readonly value?: string;
+  /** What a grant gives. Default: a {@link Hold}. */
+  readonly Hold?: HoldClass;
 }
 
 /** Where one acquisition stands in one queue. */

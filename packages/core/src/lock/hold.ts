@@ -36,6 +36,13 @@ export interface HoldOptions {
   readonly sealOnRelease: boolean;
 }
 
+export type HoldClass = new (
+  acquisition: Acquisition,
+  revision: bigint,
+  host: LockHost,
+  options: HoldOptions,
+) => Hold;
+
 /** What `fencedTxn` needs of a hold that stands. */
 export interface HoldFence {
   readonly coordinator: Coordinator;

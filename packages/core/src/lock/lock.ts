@@ -151,7 +151,7 @@ export class Lock {
         await waitTurn(coordinator, acquisition, token, enqueued.behind, scope.signal);
       }
       wait.lift();
-      hold = new Hold(acquisition, token, this.#host, attempt);
+      hold = new (this.#target.Hold ?? Hold)(acquisition, token, this.#host, attempt);
       await this.#complete(hold, acquisition, attempt, scope.signal);
       this.#tellGranted(hold, wait.waitedMs());
       return { hold };

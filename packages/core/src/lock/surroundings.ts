@@ -32,11 +32,21 @@ export class Surroundings {
     }
   }
 
+  /** Runs `work` as inside of `hold`, which is then not asked for again in there. */
+  inside<H extends Hold, T>(hold: H, work: (hold: H) => T | PromiseLike<T>): Promise<T> {
+    return storage.run({ owner: this, hold, outer: storage.getStore() }, async () => work(hold));
+  }
+
+  /** Work that `drained()` waits for. Never rejects. */
+  track(work: Promise<void>): void {
+    this.#running.add(work);
+    void work.finally(() => this.#running.delete(work));
+  }
+
   /** Runs `work` under `hold`, releases the hold, and settles by the rules of `Lock.using`. */
   async run<T>(hold: Hold, work: (hold: Hold) => T | PromiseLike<T>): Promise<T> {
-    const running = storage.run({ owner: this, hold, outer: storage.getStore() }, async () => work(hold));
-    const settled = running.then(ignore, ignore);
-    this.#running.add(settled);
+    const running = this.inside(hold, work);
+    this.track(running.then(ignore, ignore));
     let result: T;
     try {
       result = await running;
@@ -44,8 +54,6 @@ export class Surroundings {
       await hold.release();
       if (hold.loss !== undefined) attach(error, hold.loss);
       throw error;
-    } finally {
-      this.#running.delete(settled);
     }
     await hold.release();
     const { loss } = hold;

@@ -1,0 +1,90 @@
+import type { CallOptions, TxnReply } from '../coordinator/coordinator.ts';
+import { LockkeeperError } from '../errors.ts';
+import { BackOff } from '../lock/back-off.ts';
+import { Hold } from '../lock/hold.ts';
+import { AbortScope } from '../signals.ts';
+import { invalidOption } from '../validation.ts';
+
+/**
+ * One term of office: a hold on an election, whose key carries a value that others observe. Its token is the
+ * revision at which the candidate entered, and stays the same however often the value is rewritten.
+ */
+export class Term extends Hold {
+  /** When the value was written last, as far as we know. */
+  #writtenAt = this.token.revision;
+  #tail: Promise<unknown> = Promise.resolve();
+
+  /**
+   * Rewrites the value that others observe. Calls are carried out one after another; one is repeated until its
+   * outcome is known, and takes effect once.
+   * @throws {@link LockkeeperError} `lost` (nothing was written from then on), `released`, `permission-denied`,
+   * `storage-full`, `closed`; or `signal.reason`, after which it may still take effect.
+   */
+  proclaim(value: string, options: Pick<CallOptions, 'signal'> = {}): Promise<void> {
+    const checked = checkValue(value);
+    const turn = this.#tail.then(() => this.#proclaim(checked, options.signal));
+    this.#tail = turn.catch(() => undefined);
+    return turn;
+  }
+
+  /** Gives the office up, like `release()`: the next in line leads. */
+  resign(): ReturnType<Hold['release']> {
+    return this.release();
+  }
+
+  async #proclaim(value: string, signal: AbortSignal | undefined): Promise<void> {
+    // Throws once the term is lost, which bounds the repeats.
+    for (let backOff: BackOff | undefined; ; ) {
+      const { coordinator, acquisition, spoilt } = this.fence();
+      using scope = new AbortScope().follow(signal).follow(acquisition.scope.signal);
+      scope.signal.throwIfAborted();
+      try {
+        const reply = await coordinator.txn(this.#rewrite(value), {
+          signal: scope.signal,
+          timeoutMs: acquisition.session.attemptTimeoutMs,
+        });
+        const why = reply.succeeded ? this.#written(reply.revision) : this.#whyRefused(reply, value);
+        if (why === 'written') return;
+        if (why !== 'again') throw await spoilt(why);
+      } catch (error) {
+        if (!(error instanceof LockkeeperError && error.code === 'unreachable')) throw error;
+        backOff ??= new BackOff(coordinator.clock);
+        await backOff.wait(scope.signal);
+      }
+    }
+  }
+
+  #rewrite(value: string) {
+    const { acquisition } = this.fence();
+    const [{ key = '' } = {}] = acquisition.places;
+    return {
+      compare: [...this.compare(), { key, target: 'modRevision', is: '=', to: this.#writtenAt } as const],
+      success: [{ op: 'put', key, value, lease: acquisition.session.lease } as const],
+      failure: [key, acquisition.lineageKey].map((each) => ({ op: 'range', key: each }) as const),
+    };
+  }
+
+  #written(revision: bigint): 'written' {
+    this.#writtenAt = revision;
+    return 'written';
+  }
+
+  /** An earlier copy whose reply was lost may have been applied. */
+  #whyRefused({ results }: TxnReply, value: string) {
+    const { acquisition } = this.fence();
+    const [own, lineage] = results.map((result) => (result.op === 'range' ? result.kvs[0] : undefined));
+    const text = (bytes: Uint8Array | undefined) => bytes && new TextDecoder().decode(bytes);
+    if (text(lineage?.value) !== acquisition.session.lineage) return 'history-regressed';
+    if (own === undefined) return 'key-deleted';
+    const [place] = acquisition.places;
+    if (place === undefined || !acquisition.isIntact(place, own, this.token.revision)) return 'foreign-write';
+    this.#writtenAt = own.modRevision;
+    return text(own.value) === value ? 'written' : 'again';
+  }
+}
+
+/** @throws LockkeeperError `invalid-option` */
+export function checkValue(value: unknown): string {
+  if (typeof value === 'string') return value;
+  throw invalidOption('value', value, 'expected a string');
+}
