@@ -87,11 +87,8 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/ending.ts',
-        find: `      token === undefined
-        ? { key: detailsKey, target: 'value', is: '=', to: acquisition.details }
-        : acquisition.standsAt(place, token),
-`,
-        replace: '',
+        find: '    compare: [acquisition.standsAt(place)],\n',
+        replace: '    compare: [],\n',
       },
     ],
   },
@@ -147,7 +144,7 @@ export const mutations: readonly Mutation[] = [
         file: 'lock/ending.ts',
         find: '  let sent = 0;\n',
         replace:
-          '  let sent = 0;\n  for (const { keys, slot } of acquisition.places) session.slots.free(keys, slot);\n',
+          '  let sent = 0;\n  for (const { keys, slot } of acquisition.queues) session.slots.free(keys, slot);\n',
       },
     ],
   },

@@ -105,7 +105,7 @@ export class FencedTxn {
       options,
     );
     if (reply.succeeded) return { applied: true, revision: reply.revision, results: reply.results };
-    const why = whyRefused(acquisition, hold.token.revision, reply);
+    const why = whyRefused(acquisition, reply);
     if (why === 'condition') return { applied: false };
     throw await spoilt(why);
   }
@@ -126,7 +126,6 @@ export class FencedTxn {
 /** The reply's ranges say which comparison failed. */
 function whyRefused(
   acquisition: Acquisition,
-  token: bigint,
   { results }: TxnReply,
 ): 'condition' | SpoilCause | 'history-regressed' {
   const found = results.map((result) => (result.op === 'range' ? result.kvs[0] : undefined));
@@ -136,7 +135,7 @@ function whyRefused(
   if (found.includes(undefined)) return 'key-deleted';
   const intact = acquisition.places.every((place, index) => {
     const own = found[index];
-    return own !== undefined && acquisition.isIntact(place, own, token);
+    return own !== undefined && acquisition.isIntact(place, own);
   });
   return intact ? 'condition' : 'foreign-write';
 }

@@ -77,7 +77,7 @@ export class Term extends Hold {
     if (text(lineage?.value) !== acquisition.session.lineage) return 'history-regressed';
     if (own === undefined) return 'key-deleted';
     const [place] = acquisition.places;
-    if (place === undefined || !acquisition.isIntact(place, own, this.token.revision)) return 'foreign-write';
+    if (place === undefined || !acquisition.isIntact(place, own)) return 'foreign-write';
     this.#writtenAt = own.modRevision;
     return text(own.value) === value ? 'written' : 'again';
   }

@@ -36,10 +36,16 @@ export interface LockTarget {
 }
 
 /** Where one acquisition stands in one queue. */
-export interface Place extends Queue {
+export interface Place extends Pick<Queue, 'keys' | 'details'> {
   readonly key: string;
   /** The key whose value says whose acquisition this is; mostly the same. */
   readonly detailsKey: string;
+  /** The revision at which our key was put, once we know it. */
+  revision: bigint | undefined;
+}
+
+/** A place in a queue of which we wait to be the first. */
+export interface QueuePlace extends Place, Queue {
   readonly slot: number;
 }
 
@@ -52,7 +58,9 @@ export class Acquisition implements SessionMember {
   readonly id: string = randomBytes(16).toString('base64url');
   readonly name: string;
   readonly session: Session;
-  readonly places: readonly Place[];
+  readonly queues: readonly QueuePlace[];
+  /** Every key that is ours while this lasts: those in queues, and what the grant may add. */
+  readonly places: Place[];
   readonly cancelledKey: string;
   readonly lineageKey: string;
   /** What says that a key is ours. */
@@ -74,12 +82,13 @@ export class Acquisition implements SessionMember {
   constructor(target: LockTarget, session: Session, layout: KeyLayout, options: ResolvedOptions) {
     this.name = target.name;
     this.session = session;
-    this.places = target.queues.map((queue) => {
+    this.queues = target.queues.map((queue) => {
       const slot = session.slots.take(queue.keys);
       const key = layout.contender(queue.keys, session.lease, slot);
       const detailsKey = layout.contender(queue.details ?? queue.keys, session.lease, slot);
-      return { ...queue, slot, key, detailsKey };
+      return { ...queue, slot, key, detailsKey, revision: undefined };
     });
+    this.places = [...this.queues];
     this.cancelledKey = layout.cancelled(this.id);
     this.lineageKey = layout.lineage;
     this.details = JSON.stringify({
@@ -95,15 +104,24 @@ export class Acquisition implements SessionMember {
     session.join(this);
   }
 
-  /** The comparison that tells our grant of a place from every other one. */
-  standsAt({ key, details }: Place, token: bigint): Compare {
-    return { key, target: details === undefined ? 'modRevision' : 'createRevision', is: '=', to: token };
+  /** We stand in all our queues since this revision. */
+  queuedAt(revision: bigint): void {
+    for (const place of this.queues) place.revision = revision;
+  }
+
+  /**
+   * The comparison that tells our key in a place from every other one: by the revision where we know it, which no
+   * other key can have, else by the details of this acquisition.
+   */
+  standsAt({ key, detailsKey, details, revision }: Place): Compare {
+    if (revision === undefined) return { key: detailsKey, target: 'value', is: '=', to: this.details };
+    return { key, target: details === undefined ? 'modRevision' : 'createRevision', is: '=', to: revision };
   }
 
   /** Whether a key of ours is as we left it: written once, or by nobody but its owner. */
-  isIntact({ details }: Place, kv: KeyValue, token: bigint): boolean {
-    if (details === undefined) return kv.modRevision === token;
-    return kv.createRevision === token && kv.lease === this.session.lease;
+  isIntact({ details, revision }: Place, kv: KeyValue): boolean {
+    if (details === undefined) return kv.modRevision === revision;
+    return kv.createRevision === revision && kv.lease === this.session.lease;
   }
 
   /** True while etcd is in the history that this acquisition's session began in. */
@@ -132,7 +150,7 @@ export class Acquisition implements SessionMember {
     if (this.#ended) return;
     this.#ended = true;
     this.scope[Symbol.dispose]();
-    for (const { keys, slot } of this.places) this.session.slots.free(keys, slot);
+    for (const { keys, slot } of this.queues) this.session.slots.free(keys, slot);
     this.session.leave(this);
   }
 }

@@ -21,13 +21,12 @@ export type Ending = 'deleted' | 'absent' | 'session-lost';
  * Ends an acquisition at etcd: repeated until confirmed, or until the session is lost. When this resolves,
  * the slot is free, and no copy of the enqueue that is still on its way can bring the key back.
  *
- * It goes by identity, never by name: the token where we know it, else our value. A repeat that comes late
+ * It goes by identity, never by name: the revision where we know it, else our details. A repeat that comes late
  * can therefore not touch a newer acquisition in the same slot. Never rejects.
  */
 export async function endAcquisition(
   coordinator: Coordinator,
   acquisition: Acquisition,
-  token: bigint | undefined,
   logger: Logger,
 ): Promise<Ending> {
   const backOff = new BackOff(coordinator.clock);
@@ -38,12 +37,12 @@ export async function endAcquisition(
       if (session.isLost()) return 'session-lost';
       try {
         sent += 1;
-        const intact = await sendEnding(coordinator, acquisition, token, {
+        const intact = await sendEnding(coordinator, acquisition, {
           signal: scope.signal,
           timeoutMs: session.attemptTimeoutMs,
         });
         // An earlier copy whose reply was lost may be what deleted it; nothing speaks for a loss before.
-        return intact || (sent > 1 && token !== undefined) ? 'deleted' : 'absent';
+        return intact || (sent > 1 && isKnown(acquisition)) ? 'deleted' : 'absent';
       } catch (error) {
         if (error instanceof LockkeeperError && error.code === 'lease-not-found') session.end('revoked');
         if (session.isLost()) return 'session-lost';
@@ -63,10 +62,9 @@ export async function endAcquisition(
 async function sendEnding(
   coordinator: Coordinator,
   acquisition: Acquisition,
-  token: bigint | undefined,
   call: CallOptions,
 ): Promise<boolean> {
-  const reply = await coordinator.txn(endingTxn(acquisition, token), call);
+  const reply = await coordinator.txn(endingTxn(acquisition), call);
   if (acquisition.unanswered > 0) acquisition.session.leaveBehind();
   const removals = acquisition.places.length === 1 ? [reply] : reply.results.filter(isTxn);
   for (const { results } of removals) {
@@ -77,34 +75,35 @@ async function sendEnding(
   return removals.every(({ succeeded }) => succeeded);
 }
 
-function endingTxn(acquisition: Acquisition, token: bigint | undefined): Txn {
+function endingTxn(acquisition: Acquisition): Txn {
   const { places, cancelledKey, session } = acquisition;
   const put: Operation = { op: 'put', key: cancelledKey, value: '', lease: session.lease };
   // Nested, because a full etcd refuses a transaction with a put in it, and with it the deletion.
   const bar: Operation[] =
     acquisition.unanswered > 0 ? [{ op: 'txn', compare: [], success: [put], failure: [] }] : [];
-  const [only, ...more] = places.map((place) => removal(acquisition, place, token));
+  const [only, ...more] = places.map((place) => removal(acquisition, place));
   if (only !== undefined && more.length === 0) {
     return { compare: only.compare, success: [...only.success, ...bar], failure: [...only.failure, ...bar] };
   }
-  const each = places.map((place): Operation => ({ op: 'txn', ...removal(acquisition, place, token) }));
+  const each = places.map((place): Operation => ({ op: 'txn', ...removal(acquisition, place) }));
   return { compare: [], success: [...each, ...bar], failure: [] };
 }
 
 /** Deletes one key of ours if it is intact, and else tells what is in its place. */
-function removal(acquisition: Acquisition, place: Place, token: bigint | undefined): Txn {
+function removal(acquisition: Acquisition, place: Place): Txn {
   const { key, detailsKey } = place;
   // In this slot, which is ours until this is over, nobody else has details.
   const besides: Operation[] = detailsKey === key ? [] : [{ op: 'delete', key: detailsKey }];
   return {
-    compare: [
-      token === undefined
-        ? { key: detailsKey, target: 'value', is: '=', to: acquisition.details }
-        : acquisition.standsAt(place, token),
-    ],
+    compare: [acquisition.standsAt(place)],
     success: [{ op: 'delete', key }, ...besides],
     failure: [{ op: 'range', key }, ...besides],
   };
+}
+
+/** Whether all our keys were certainly put. */
+function isKnown({ places }: Acquisition): boolean {
+  return places.every(({ revision }) => revision !== undefined);
 }
 
 function isTxn(result: OperationResult): result is Extract<OperationResult, { op: 'txn' }> {

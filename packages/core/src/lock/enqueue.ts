@@ -9,7 +9,7 @@ import type {
   TxnReply,
 } from '../coordinator/coordinator.ts';
 import { LockkeeperError } from '../errors.ts';
-import { type Acquisition, type Place, readContender } from './acquisition.ts';
+import { type Acquisition, type Place, type QueuePlace, readContender } from './acquisition.ts';
 import { BackOff } from './back-off.ts';
 import { removeKey } from './ending.ts';
 
@@ -57,7 +57,7 @@ export async function enqueue(
  * was before our put, so its last key is our predecessor there. Who does not want to wait puts all or nothing.
  */
 function enqueueTxn(acquisition: Acquisition, mode: EnqueueMode): Txn {
-  const { places, cancelledKey } = acquisition;
+  const { queues: places, cancelledKey } = acquisition;
   return {
     compare: [
       ...places.map(({ key }) => isAbsent({ key })),
@@ -86,7 +86,7 @@ function putOwn({ session, value, details }: Acquisition, place: Place): Operati
   }));
 }
 
-function getInLine(acquisition: Acquisition, place: Place): Operation {
+function getInLine(acquisition: Acquisition, place: QueuePlace): Operation {
   const puts = putOwn(acquisition, place);
   const last: Operation = {
     op: 'range',
@@ -99,7 +99,7 @@ function getInLine(acquisition: Acquisition, place: Place): Operation {
 }
 
 function takeAll(acquisition: Acquisition): Operation {
-  const { places } = acquisition;
+  const { queues: places } = acquisition;
   return {
     op: 'txn',
     compare: places.map(({ rivals }) => isAbsent(rivals)),
@@ -177,7 +177,7 @@ async function whyRefused(
     acquisition.session.end('history-regressed');
     throw acquisition.lostWhileWaiting('history-regressed');
   }
-  const owns = acquisition.places.map((place) => {
+  const owns = acquisition.queues.map((place) => {
     const kv = found.shift();
     return { kv, details: place.key === place.detailsKey ? kv : found.shift() };
   });

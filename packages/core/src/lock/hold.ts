@@ -101,8 +101,8 @@ export class Hold implements AsyncDisposable {
     const onSpoilt = (cause: SpoilCause) => void this.#spoilt(cause);
     this.#owned = acquisition.places.map((place) => ({
       key: place.key,
-      revision,
-      isIntact: (kv) => acquisition.isIntact(place, kv, revision),
+      revision: place.revision ?? revision,
+      isIntact: (kv) => acquisition.isIntact(place, kv),
       onSpoilt,
     }));
     for (const owned of this.#owned) host.ownership.add(owned);
@@ -165,8 +165,7 @@ export class Hold implements AsyncDisposable {
    */
   compare(): readonly Compare[] {
     const { places, lineageCompare } = this.#acquisition;
-    const token = this.token.revision;
-    return [...places.map((place) => this.#acquisition.standsAt(place, token)), lineageCompare];
+    return [...places.map((place) => this.#acquisition.standsAt(place)), lineageCompare];
   }
 
   /**
@@ -186,7 +185,7 @@ export class Hold implements AsyncDisposable {
 
   /** @internal Whoever waits in one of these waits for this hold. */
   get families(): readonly string[] {
-    return this.#acquisition.places.map(({ family }) => family);
+    return this.#acquisition.queues.map(({ family }) => family);
   }
 
   /** @internal What a fenced transaction works with. @throws LockkeeperError `lost`, `released` */
@@ -279,7 +278,7 @@ export class Hold implements AsyncDisposable {
   #end(): Promise<Ending> {
     if (this.#ending === undefined) {
       const { coordinator, logger } = this.#host.options;
-      this.#ending = endAcquisition(coordinator, this.#acquisition, this.token.revision, logger);
+      this.#ending = endAcquisition(coordinator, this.#acquisition, logger);
       this.#host.inBackground(this.#ending);
     }
     return this.#ending;

@@ -142,10 +142,11 @@ export class Lock {
       const enqueued = await enqueue(coordinator, acquisition, mode, scope.signal);
       if (enqueued.place === 'busy') {
         this.#tellGaveUp(acquisition.id, undefined);
-        void this.#giveUp(acquisition, undefined);
+        void this.#giveUp(acquisition);
         return { holder: enqueued.holder && readContender(enqueued.holder) };
       }
       token = enqueued.revision;
+      acquisition.queuedAt(token);
       if (enqueued.place === 'queued') {
         wait.queuedBehind(acquisition, enqueued.behind);
         await waitTurn(coordinator, acquisition, token, enqueued.behind, scope.signal);
@@ -156,7 +157,7 @@ export class Lock {
       this.#tellGranted(hold, wait.waitedMs());
       return { hold };
     } catch (error) {
-      const gone = hold === undefined ? this.#giveUp(acquisition, token) : hold.abandon();
+      const gone = hold === undefined ? this.#giveUp(acquisition) : hold.abandon();
       const untouched = token === undefined && isLeaseGone(acquisition) && !overall.signal.aborted;
       if (untouched && mayStartOver) return undefined;
       this.#tellGaveUp(acquisition.id, error);
@@ -200,10 +201,10 @@ export class Lock {
   }
 
   /** Resolves when no key of the acquisition is left, or none can come any more. Never rejects. */
-  async #giveUp(acquisition: Acquisition, token: bigint | undefined): Promise<void> {
+  async #giveUp(acquisition: Acquisition): Promise<void> {
     const { coordinator, logger } = this.#host.options;
     if (!acquisition.mayExist) return acquisition.settle();
-    const ending = endAcquisition(coordinator, acquisition, token, logger);
+    const ending = endAcquisition(coordinator, acquisition, logger);
     this.#host.inBackground(ending);
     await ending;
   }

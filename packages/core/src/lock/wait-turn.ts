@@ -2,7 +2,7 @@ import { type Clock, sleep } from '../clock.ts';
 import type { CallOptions, Coordinator, KeyValue, RangeRequest, Watch } from '../coordinator/coordinator.ts';
 import { LockkeeperError } from '../errors.ts';
 import { AbortScope } from '../signals.ts';
-import type { Acquisition, Place } from './acquisition.ts';
+import type { Acquisition, QueuePlace } from './acquisition.ts';
 import { BackOff } from './back-off.ts';
 
 /** A safety net under the watches: without any event the queue is read again this often. */
@@ -56,7 +56,7 @@ async function somethingHappened(
   signal: AbortSignal,
 ): Promise<void> {
   wake.watchEnded = false;
-  const keys = [...acquisition.places.map(({ key }) => key), ...predecessors];
+  const keys = [...acquisition.queues.map(({ key }) => key), ...predecessors];
   const watches = keys.map((key) => watchKey(coordinator, key, startRevision, wake));
   try {
     await wake.next(coordinator.clock, signal);
@@ -116,7 +116,7 @@ interface Seen {
 /** Reads our own key in each queue, and the last rival that was created no later than we. */
 async function readPlaces(
   coordinator: Coordinator,
-  { places }: Acquisition,
+  { queues: places }: Acquisition,
   token: bigint,
   call: CallOptions,
 ): Promise<{ readonly places: readonly Seen[]; readonly revision: bigint }> {
@@ -140,7 +140,7 @@ async function readPlaces(
   return { places: seen, revision };
 }
 
-const isAmongRivals = ({ key, rivals }: Place): boolean => key.startsWith(rivals.key);
+const isAmongRivals = ({ key, rivals }: QueuePlace): boolean => key.startsWith(rivals.key);
 
 /** Several ranges at one revision are a transaction; its ranges are linearizable like a range of its own. */
 async function readAll(
