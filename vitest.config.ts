@@ -3,7 +3,7 @@ import { defineConfig } from 'vitest/config';
 import { TallyReporter } from './scripts/tally-reporter.ts';
 
 const inCi = Boolean(process.env['CI']);
-const conditions = ['@lockkeeper/source', 'module', 'node'];
+const conditions = ['@lockkeeper/source', 'node'];
 
 /** Tests run on sources. A package's own sources are found by a condition that no user of the package sets. */
 const onSources = { resolve: { conditions }, ssr: { resolve: { conditions } } };

@@ -18,6 +18,11 @@ export class Bank implements AsyncDisposable {
     this.pool = this.newPool();
   }
 
+  /** Tables that another one has opened. */
+  static to(url: string): Bank {
+    return new Bank(url);
+  }
+
   static async open(url: string): Promise<Bank> {
     const bank = new Bank(url);
     await postgresGuard(bank.pool, { resource: 'any' }).migrate();

@@ -164,7 +164,7 @@ describe('clients', () => {
     ['options of a pool', { connectionString: 'x' }, 'pool is a plain object'],
     ['a Drizzle database', { select: method, execute: method, $client: new pg.Pool() }, '"$client" is one'],
     ['a pg-promise database', { query: method, connect: method, $pool: new pg.Pool() }, '"$pool" is one'],
-    ['a postgres.js function', Object.assign(method, { unsafe: method }), 'tag function'],
+    ['a transaction of postgres.js', Object.assign(() => 0, { unsafe: method }), 'pass the sql itself'],
     ['a mysql2 pool', { query: method, getConnection: method, on: method }, 'expected a Pool or a Client'],
     [
       'a mysql2 connection',

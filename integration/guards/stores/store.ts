@@ -18,16 +18,23 @@ export interface Account<Handle> {
   readonly resource: string;
   /** The text as everybody sees it now, past the guard and past every proxy. */
   peek(): Promise<string>;
+  /** What `writePlain` has written, where that is not what `peek` looks at. */
+  readonly peekPlain?: () => Promise<string>;
   /** Another process's way to the account. */
-  newClient(): Promise<StoreClient<Handle>>;
+  newClient(options?: ClientOptions): Promise<StoreClient<Handle>>;
+}
+
+export interface ClientOptions {
+  /** Without a proxy, which would be part of what is measured. Default `false`. */
+  readonly direct?: boolean | undefined;
 }
 
 export interface StoreClient<Handle> extends AsyncDisposable {
   readonly guard: Guard<Handle> & GuardAdmin;
-  /** Between this client and the server; nobody else's traffic goes through it. */
-  readonly proxy: TcpProxy;
+  /** Between this client and the server; nobody else's traffic goes through it. None where there is no network. */
+  readonly proxy?: TcpProxy | undefined;
   /** Whether a chunk on the way to the server carries the write, or what makes it take effect. */
-  readonly carriesWrite: ChunkMatcher;
+  readonly carriesWrite?: ChunkMatcher;
   read(handle: Handle): Promise<string>;
   write(handle: Handle, text: string): Promise<void>;
   /** One guarded overwrite, by the shortest way that the guard's documentation recommends. */

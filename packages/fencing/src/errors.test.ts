@@ -8,6 +8,7 @@ const OUTCOMES: Record<GuardErrorCode, string> = {
   'conflicting-token': 'rejected',
   'foreign-lineage': 'rejected',
   unclaimed: 'rejected',
+  unverified: 'rejected',
   retry: 'retry',
   unavailable: 'failed',
   timeout: 'failed',

@@ -10,6 +10,7 @@ import type { FencingToken } from './fencing-token.ts';
  * | `conflicting-token` | same revision, other acquisition: etcd's history was rewritten |
  * | `foreign-lineage` | the token comes from another etcd history; an operator must `rebase` the guard |
  * | `unclaimed` | `requireClaim` is on and this token never claimed the resource |
+ * | `unverified` | the guard asks etcd about tokens new to it, and etcd knows no such grant: forged, or ended |
  * | `retry` | the storage asks to run the same call again (serialization failure, deadlock); nothing applied |
  * | `unavailable` | the storage refused or could not be reached; nothing applied |
  * | `timeout` | waited longer than the guard's own limit; nothing applied |
@@ -24,6 +25,7 @@ export type GuardErrorCode =
   | 'conflicting-token'
   | 'foreign-lineage'
   | 'unclaimed'
+  | 'unverified'
   | 'retry'
   | 'unavailable'
   | 'timeout'
@@ -45,6 +47,7 @@ const OUTCOMES: Readonly<Record<GuardErrorCode, GuardOutcome>> = {
   'conflicting-token': 'rejected',
   'foreign-lineage': 'rejected',
   unclaimed: 'rejected',
+  unverified: 'rejected',
   retry: 'retry',
   unavailable: 'failed',
   timeout: 'failed',

@@ -15,3 +15,4 @@ export {
   refusal,
 } from './guard.ts';
 export { FENCING_TOKEN_HEADER, formatFencingHeader, parseFencingHeader } from './http-header.ts';
+export type { TokenVerifier } from './token-verifier.ts';

@@ -49,6 +49,11 @@ export class EffectScope {
     return storage.run(this, effect);
   }
 
+  /** For storages whose effects may end before any promise could. */
+  runNow<T>(effect: () => T): T {
+    return storage.run(this, effect);
+  }
+
   /** What the run held is given back: what the effect left behind may call again. */
   end(): void {
     this.#over = true;

@@ -2,10 +2,15 @@
 // advisory lock, and the guard's state changes only under the same lock held exclusively.
 import {
   decideGuard,
+  decideRebase,
   type FencingToken,
   type Guard,
+  type GuardAdmin,
   type GuardCallOptions,
+  type GuardDecision,
   GuardError,
+  type GuardState,
+  type RebaseOptions,
   type RunOptions,
 } from '@lockkeeper/fencing';
 import { untilAborted } from './abort.ts';
@@ -17,10 +22,21 @@ import {
   isPool,
   type PostgresClient,
   type PostgresPool,
+  type PostgresQuery,
   type PostgresQueryable,
+  type PostgresResult,
 } from './postgres/client.ts';
 import { type ErrorContext, isRetry, make, notApplied } from './postgres/errors.ts';
 import { Mark } from './postgres/mark.ts';
+import {
+  isPostgresJs,
+  type PostgresJs,
+  type PostgresJsTransaction,
+  postgresJsPool,
+  queryableOf,
+} from './postgres/postgres-js.ts';
+import { callWithSql } from './postgres/postgres-js-handle.ts';
+import { checkQuery, queryOnce, queryThrough, staysInTransaction } from './postgres/query.ts';
 import {
   createTable,
   type GuardSql,
@@ -40,8 +56,14 @@ export type {
   PostgresQueryable,
   PostgresResult,
 } from './postgres/client.ts';
+export type { PostgresJs, PostgresJsTransaction } from './postgres/postgres-js.ts';
 export type { GuardTable } from './postgres/sql.ts';
 export type { PostgresTransaction } from './postgres/transaction.ts';
+export {
+  type PostgresGuardTriggerOptions,
+  type PostgresGuardTriggerSql,
+  postgresGuardTriggerSql,
+} from './postgres/trigger.ts';
 
 export interface PostgresGuardOptions extends GuardTable {
   /** The name of what is guarded: non-empty, at most 1,024 bytes of UTF-8. */
@@ -65,8 +87,38 @@ export interface PostgresGuardOptions extends GuardTable {
   readonly idleInTransactionTimeoutMs?: number | undefined;
 }
 
-/** A guard whose effects are statements of one transaction. */
-export interface PostgresGuard extends Guard<PostgresTransaction> {
+/**
+ * A guard whose effects are statements of one transaction.
+ * @typeParam Handle - what an effect writes through: with `pg` a {@link PostgresTransaction}, with postgres.js
+ * the `TransactionSql` that its `sql.begin` gives.
+ */
+export interface PostgresGuard<Handle = PostgresTransaction> extends Guard<Handle>, GuardAdmin {
+  /**
+   * Runs one statement under `token` and commits it. Turn, check, statement and commit leave in one round trip,
+   * as statements of their own: the shortest guarded write there is. Where `token` is newer than the state, a
+   * claim goes before.
+   *
+   * INSERT, UPDATE, DELETE, MERGE, SELECT, WITH, VALUES and TABLE take that way, over `pg` in JavaScript without
+   * pipeline mode, in sessions whose default is READ COMMITTED and READ WRITE. Everything else (a statement that
+   * begins with a comment too) is served by {@link PostgresGuard.run}, with the same outcome.
+   *
+   * Rejects like `run` where the token is refused. An error of the statement is the driver's own and nothing was
+   * applied, except: serialization failure and deadlock are {@link GuardError} `retry`; what took longer than
+   * `statementTimeoutMs`, or the session's own `lock_timeout`, is `timeout`. A lost reply is `unknown`, and so is
+   * a signal that aborts once the message was sent.
+   *
+   * @param query - one statement, as text or as `pg`'s object with `text`, `values`, `name`, `rowMode`, `types`.
+   * @param values - its parameters, `$1` first.
+   * @returns `pg`'s own result; over postgres.js one of the same form.
+   */
+  query<Row = Record<string, unknown>>(
+    token: FencingToken,
+    query: string | PostgresQuery,
+    // biome-ignore lint/suspicious/noExplicitAny: a parameter can be whatever the driver converts
+    values?: any[],
+    options?: RunOptions,
+  ): Promise<PostgresResult<Row>>;
+
   /**
    * Checks `token` inside a transaction of the caller's own and keeps it in force until that transaction
    * ends: no newer claim gets through before its COMMIT or ROLLBACK.
@@ -81,10 +133,14 @@ export interface PostgresGuard extends Guard<PostgresTransaction> {
    * nobody knows.
    *
    * @param tx - whatever runs statements in that transaction: a `pg` client, or an adapter whose `query`
-   * resolves with `{ rows }` or with the rows.
+   * resolves with `{ rows }` or with the rows, or the `sql` of `sql.begin` of postgres.js.
    * @throws {@link GuardError} `invalid-option` where no transaction is open.
    */
-  enter(tx: PostgresQueryable, token: FencingToken, options?: GuardCallOptions): Promise<void>;
+  enter(
+    tx: PostgresQueryable | PostgresJsTransaction,
+    token: FencingToken,
+    options?: GuardCallOptions,
+  ): Promise<void>;
 
   /**
    * Creates the guard's table unless it exists. Idempotent, and safe from many processes at once. The schema
@@ -123,8 +179,24 @@ export interface PostgresGuard extends Guard<PostgresTransaction> {
 export function postgresGuard(
   pool: PostgresPool | PostgresClient,
   options: PostgresGuardOptions,
-): PostgresGuard {
-  return new GuardOnPostgres(pool, options);
+): PostgresGuard;
+/**
+ * A guard for rows in PostgreSQL 13 or later, over postgres.js: the `sql` that `postgres()` of the package
+ * "postgres" 3.4 returns. Everything said of a Pool holds; each call keeps one connection of the instance.
+ *
+ * The effect gets a `sql` of the guarded transaction, as from `sql.begin`: tagged templates, fragments,
+ * helpers, cursors, `savepoint`, and of an array that it returns every query is awaited. Other than there,
+ * queries are sent one after another, each is one statement (`simple()` has no effect), one after the loss of
+ * the connection rejects with `unavailable`, and `readable()`, `writable()` and `prepare()` are refused.
+ *
+ * @throws {@link GuardError} `invalid-option`, also for an instance whose `transform` hides the guard's own rows.
+ */
+export function postgresGuard<Tx>(sql: PostgresJs<Tx>, options: PostgresGuardOptions): PostgresGuard<Tx>;
+export function postgresGuard(
+  source: PostgresPool | PostgresClient | PostgresJs,
+  options: PostgresGuardOptions,
+): PostgresGuard<never> {
+  return new GuardOnPostgres(source, options);
 }
 
 /** The SQL that creates the guard's table, for migrations of your own. Running it again does nothing. */
@@ -132,16 +204,26 @@ export function postgresGuardSql(options: GuardTable = {}): string {
   return createTable(tableName(options));
 }
 
-class GuardOnPostgres implements PostgresGuard {
+class GuardOnPostgres<Handle> implements PostgresGuard<Handle> {
   readonly resource: string;
   readonly #source: PostgresPool | PostgresClient;
   readonly #requireClaim: boolean;
   readonly #table: string;
   readonly #sql: GuardSql;
   readonly #held: Held;
+  /** Sessions of this source are of another kind than one message can do with. */
+  #needsBegin: boolean;
+  readonly #call: <T>(effect: (handle: Handle) => T | Promise<T>, tx: Transaction) => T | Promise<T>;
 
   constructor(pool: unknown, options: PostgresGuardOptions) {
-    this.#source = checkSource(pool);
+    const sql = isPostgresJs(pool) ? pool : undefined;
+    this.#source = sql === undefined ? checkSource(pool) : postgresJsPool(sql);
+    this.#needsBegin = sql !== undefined;
+    this.#call = (effect, tx) => {
+      if (sql !== undefined) return callWithSql(sql, tx, effect as never) as never;
+      const handle: PostgresTransaction = { query: (query, values) => tx.query(query, values) };
+      return effect(handle as Handle);
+    };
     this.resource = checkResource(options?.resource);
     this.#requireClaim = checkFlag('requireClaim', options.requireClaim, false);
     this.#table = tableName(options);
@@ -169,7 +251,7 @@ class GuardOnPostgres implements PostgresGuard {
 
   async run<T>(
     presented: FencingToken,
-    effect: (handle: PostgresTransaction) => T | Promise<T>,
+    effect: (handle: Handle) => T | Promise<T>,
     options: RunOptions = {},
   ): Promise<T> {
     const token = checkToken(presented);
@@ -178,26 +260,59 @@ class GuardOnPostgres implements PostgresGuard {
     const requireClaim = checkFlag('requireClaim', options.requireClaim, this.#requireClaim);
     const first = await this.#attempt(token, effect, requireClaim, options.signal);
     if (first.ran) return first.value;
-    // Newer than the state. Runs of older tokens may be in flight beside this one: only a claim drains them,
-    // and a shared lock must not be upgraded, or two such runs would wait for each other.
-    await this.#advance('claim', token, options.signal).catch((error: unknown) => {
-      const lost = error instanceof GuardError && error.code === 'unknown';
-      throw lost ? make('unavailable', 'the effect did not run', error, this.#context(token)) : error;
-    });
+    await this.#claimFirst(token, options.signal);
     const second = await this.#attempt(token, effect, true, options.signal);
     if (second.ran) return second.value;
     throw make('retry', 'the state changed meanwhile', undefined, this.#context(token));
   }
 
+  async query<Row>(
+    presented: FencingToken,
+    query: string | PostgresQuery,
+    values?: unknown[],
+    options: RunOptions = {},
+  ): Promise<PostgresResult<Row>> {
+    const token = checkToken(presented);
+    const statement = checkQuery(query, values);
+    EffectScope.refuse(this.#held, this.resource);
+    let requireClaim = checkFlag('requireClaim', options.requireClaim, this.#requireClaim);
+    const context = this.#context(token);
+    for (let claimed = false; !this.#needsBegin && staysInTransaction(statement); ) {
+      const told = await queryOnce(this.#source, this.#sql, token, statement, context, options.signal);
+      if (told.ending === 'applied') return told.result as PostgresResult<Row>;
+      if (told.ending === 'elsewhere') break;
+      const decision = decideGuard('run', this.resource, told.state, token, { requireClaim });
+      if (decision.verdict === 'reject') throw decision.error;
+      if (decision.next === undefined) this.#needsBegin = true;
+      else if (claimed) throw make('retry', 'the state changed meanwhile', undefined, context);
+      else {
+        await this.#claimFirst(token, options.signal);
+        claimed = requireClaim = true;
+      }
+    }
+    return this.run(token, (handle) => queryThrough<Row>(handle, statement), { ...options, requireClaim });
+  }
+
+  /**
+   * For a token newer than the state. Runs of older tokens may be in flight beside this one: only a claim drains
+   * them, and a shared lock must not be upgraded, or two such runs would wait for each other.
+   */
+  async #claimFirst(token: FencingToken, signal: AbortSignal | undefined): Promise<void> {
+    await this.#advance('claim', token, signal).catch((error: unknown) => {
+      const lost = error instanceof GuardError && error.code === 'unknown';
+      throw lost ? make('unavailable', 'the effect did not run', error, this.#context(token)) : error;
+    });
+  }
+
   /** One transaction under the shared lock. It cannot run the effect where the state has to advance first. */
   async #attempt<T>(
     token: FencingToken,
-    effect: (handle: PostgresTransaction) => T | Promise<T>,
+    effect: (handle: Handle) => T | Promise<T>,
     requireClaim: boolean,
     signal: AbortSignal | undefined,
   ): Promise<{ readonly ran: true; readonly value: T } | { readonly ran: false }> {
     const mark = new Mark();
-    const opening = { statements: this.#sql.openShared(mark), mark };
+    const opening = { statements: this.#sql.openShared(token, mark.value), mark };
     const { tx, rows } = await Transaction.open(this.#source, opening, this.#context(token), signal);
     const scope = new EffectScope(this.#held);
     let value: T;
@@ -208,8 +323,8 @@ class GuardOnPostgres implements PostgresGuard {
         await tx.rollback();
         return { ran: false };
       }
-      const handle: PostgresTransaction = { query: (query, values) => tx.query(query, values) };
-      value = await untilAborted(tx.whileConnected(scope.run(() => effect(handle))), signal);
+      const work = scope.run(() => this.#call(effect, tx));
+      value = await untilAborted(tx.whileConnected(work), signal);
     } catch (error) {
       if (signal?.aborted) tx.abandon();
       else await tx.rollback();
@@ -217,7 +332,7 @@ class GuardOnPostgres implements PostgresGuard {
     } finally {
       scope.end();
     }
-    await tx.commit('COMMIT', signal);
+    await tx.commit(signal);
     return { ran: true, value };
   }
 
@@ -226,25 +341,58 @@ class GuardOnPostgres implements PostgresGuard {
     token: FencingToken,
     signal: AbortSignal | undefined,
   ): Promise<void> {
+    const decide = (state: GuardState | undefined) => decideGuard(verb, this.resource, state, token);
+    await this.#decideAlone(token, signal, decide, (next) => this.#sql.advance(next));
+  }
+
+  async rebase(presented: FencingToken, options: RebaseOptions): Promise<void> {
+    const token = checkToken(presented);
+    const from = checkToken(options?.from);
+    const decide = (state: GuardState | undefined) => decideRebase(this.resource, state, token, from);
+    await this.#decideAlone(token, options.signal, decide, (next) => this.#sql.rebase(from, next));
+  }
+
+  async inspect(options: GuardCallOptions = {}): Promise<GuardState | undefined> {
+    if (!isPool(this.#source)) EffectScope.refuse(this.#held, this.resource);
+    const opening = { statements: this.#sql.look };
+    const { tx, rows } = await Transaction.open(
+      this.#source,
+      opening,
+      this.#context(undefined),
+      options.signal,
+    );
+    await tx.rollback();
+    return parseState(rows);
+  }
+
+  /** Decides while no run and no other claim is under way, and stores what was decided by `store`. */
+  async #decideAlone(
+    token: FencingToken,
+    signal: AbortSignal | undefined,
+    decide: (state: GuardState | undefined) => GuardDecision,
+    store: (next: GuardState) => string,
+  ): Promise<void> {
     EffectScope.refuse(this.#held, this.resource);
     const context = this.#context(token);
     const opening = { statements: this.#sql.openExclusive };
     const { tx, rows } = await Transaction.open(this.#source, opening, context, signal);
-    const decision = decideGuard(verb, this.resource, parseState(rows), token);
+    const decision = decide(parseState(rows));
     if (decision.verdict === 'reject' || decision.next === undefined) {
       await tx.rollback();
       if (decision.verdict === 'reject') throw decision.error;
       return;
     }
-    const reply = await tx.commit(this.#sql.advanceAndCommit(decision.next), signal);
-    const [stored] = reply as readonly { readonly rowCount: number | null }[];
-    if (stored?.rowCount !== 1) {
+    if ((await tx.commit(signal, store(decision.next))) !== 1) {
       throw make('retry', 'the state was changed by something that is not a guard', undefined, context);
     }
   }
 
-  async enter(tx: PostgresQueryable, presented: FencingToken, options: GuardCallOptions = {}): Promise<void> {
-    const target = checkQueryable(tx);
+  async enter(
+    tx: PostgresQueryable | PostgresJsTransaction,
+    presented: FencingToken,
+    options: GuardCallOptions = {},
+  ): Promise<void> {
+    const target = checkQueryable(queryableOf(tx));
     const token = checkToken(presented);
     const context = this.#context(token);
     const ask = async (statement: string): Promise<readonly unknown[]> => {
@@ -259,7 +407,7 @@ class GuardOnPostgres implements PostgresGuard {
     };
 
     await ask(this.#sql.enter);
-    let rows = await ask(this.#sql.entered);
+    let rows = await ask(this.#sql.entered(token));
     const { isolation, open } = rows[0] as { readonly isolation: string; readonly open: string };
     if (open !== '1') {
       throw new GuardError(
@@ -286,7 +434,7 @@ class GuardOnPostgres implements PostgresGuard {
       const what = `creating ${this.#table} failed`;
       throw make(isRetry(error) ? 'retry' : 'unavailable', what, error, context);
     }
-    await tx.commit('COMMIT', undefined);
+    await tx.commit(undefined);
   }
 
   #context(token: FencingToken | undefined): ErrorContext {

@@ -73,7 +73,7 @@ export function checkSource(value: unknown): PostgresPool | PostgresClient {
     if (isPool(value as PostgresPool)) return value as PostgresPool;
     if (CLIENT_METHODS.every((name) => typeof members[name] === 'function')) return value as PostgresClient;
   }
-  const expected = `expected a Pool or a Client of the package "pg"${hintFor(value)}`;
+  const expected = `expected a Pool or a Client of the package "pg", or the sql of postgres.js${hintFor(value)}`;
   // It may be a connection string, with a password in it.
   if (typeof value === 'string') throw new GuardError('invalid-option', `pool is a string; ${expected}`);
   throw invalid('pool', value, expected);
@@ -89,6 +89,9 @@ function hintFor(value: unknown): string {
     if (typeof found === 'object' && found !== null && isPool(found as PostgresPool)) {
       return `; its property "${inner}" is one`;
     }
+  }
+  if (typeof (value as { readonly unsafe?: unknown }).unsafe === 'function') {
+    return '; this is a transaction or a reserved connection of it: pass the sql itself, or use guard.enter(sql, token)';
   }
   return typeof value === 'function' ? '; was a class or a tag function passed instead of an instance?' : '';
 }

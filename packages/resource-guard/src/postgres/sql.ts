@@ -3,7 +3,9 @@
 import { createHash } from 'node:crypto';
 import { FencingToken, type GuardState } from '@lockkeeper/fencing';
 import { invalid } from '../options.ts';
-import type { Mark } from './mark.ts';
+import { literal, quote } from './literal.ts';
+import { markSetting } from './mark.ts';
+import { ownStatement, type Statement } from './pipeline.ts';
 
 export interface GuardTable {
   /** Default `public`. Named outright, so that no `search_path` can split one guard in two. */
@@ -23,34 +25,16 @@ export function tableName(options: GuardTable): string {
  * PostgreSQL keeps these keys per database, together with the application's own; two that collide cost
  * waiting, nothing else.
  */
-function advisoryKey(...parts: string[]): bigint {
+export function advisoryKey(...parts: string[]): bigint {
   const hash = createHash('sha256').update(JSON.stringify(['@lockkeeper/resource-guard', ...parts]));
   return hash.digest().readBigInt64BE();
 }
 
-function checkIdentifier(field: string, value: unknown): string {
+export function checkIdentifier(field: string, value: unknown): string {
   const fits = typeof value === 'string' && value !== '' && !/\0|\p{Surrogate}/u.test(value);
   // PostgreSQL cuts longer names silently, which could make two of them one.
   if (fits && Buffer.byteLength(value) <= 63) return value;
   throw invalid(field, value, 'expected a PostgreSQL name of 1 to 63 bytes');
-}
-
-function quote(identifier: string): string {
-  return `"${identifier.replaceAll('"', '""')}"`;
-}
-
-/** An ASCII literal that means the same under every client encoding and string setting. */
-export function literal(text: string): string {
-  const escaped = Array.from(text, (character) => {
-    const code = character.codePointAt(0) ?? 0;
-    if (code >= 0x20 && code < 0x7f && character !== "'" && character !== '\\') return character;
-    return code <= 0xffff ? `\\u${hex(code, 4)}` : `\\U${hex(code, 8)}`;
-  });
-  return `E'${escaped.join('')}'`;
-}
-
-function hex(code: number, digits: number): string {
-  return code.toString(16).padStart(digits, '0');
 }
 
 /** The table, for those who keep migrations of their own. Running it again does nothing. */
@@ -69,7 +53,7 @@ export function createTable(table: string): string {
 /** Two processes may migrate at once; and a role that may not create tables may ask whether there is one. */
 export function migration(table: string): readonly string[] {
   return [
-    'BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE',
+    BEGIN,
     `SELECT pg_advisory_xact_lock(${advisoryKey('migrate')})`,
     `DO ${literal(`BEGIN IF to_regclass(${literal(table)}) IS NULL THEN EXECUTE ${literal(createTable(table))}; END IF; END`)}`,
     'COMMIT',
@@ -82,19 +66,28 @@ export interface Limits {
   readonly idleInTransactionTimeoutMs: number;
 }
 
+/** The setting in which a transaction notes the turns it holds, as `key=token`; the trigger reads it. */
+export const TURNS = 'lockkeeper.turns';
+
 export interface GuardSql {
   /** The advisory lock of the resource. */
   readonly lock: bigint;
   /** Opens the transaction of a run, marks it, waits for its shared turn, then reads the state. */
-  openShared(mark: Mark): string;
-  /** Opens the transaction of a claim or a seal, waits until it is alone, then reads the state. */
+  openShared(token: FencingToken, mark: string): readonly Statement[];
+  /** Takes a shared turn, then fails unless `token` is in force; both in a transaction that nobody opened. */
+  turnAndCheck(token: FencingToken): readonly [Statement, Statement];
+  /** Opens the transaction of a claim, a seal or a rebase, waits until it is alone, then reads the state. */
   readonly openExclusive: string;
-  /** Stores the state and commits. */
-  advanceAndCommit(next: GuardState): string;
+  /** Stores the state. */
+  advance(next: GuardState): string;
+  /** Puts `next` in the place of `from`, whatever its lineage. */
+  rebase(from: FencingToken, next: GuardState): string;
+  /** Opens a transaction that only reads the state, and waits for no turn. */
+  readonly look: string;
   /** For a caller's own transaction: the shared turn. */
   readonly enter: string;
-  /** What `enter` then has to know, in one row. */
-  readonly entered: string;
+  /** What `enter` then has to know, in one row; the transaction notes its turn. */
+  entered(token: FencingToken): string;
   /** The state as it is now, or a serialization failure where the caller's snapshot is older. */
   readonly enteredLatest: string;
 }
@@ -102,36 +95,116 @@ export interface GuardSql {
 export function guardSql(table: string, resource: string, limits: Limits): GuardSql {
   const name = literal(resource);
   const key = advisoryKey(table, resource);
-  const state = `SELECT lineage || ':' || revision || ':' || acquisition || ' ' || sealed::int AS state FROM ${table} WHERE resource = ${name}`;
+  const state = `SELECT ${STATE} AS state FROM ${table} WHERE resource = ${name}`;
   const idle = limits.idleInTransactionTimeoutMs;
-  const open = (timeoutMs: number, ...statements: string[]) =>
-    [
-      'BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE',
-      `SET LOCAL idle_in_transaction_session_timeout = ${idle}`,
-      `SET LOCAL statement_timeout = ${timeoutMs}`,
-      ...statements,
-      state,
-    ].join('; ');
+  const statementMs = `${limits.statementTimeoutMs}`;
+  const prepare = statementsOn(table);
+  const turn = (token: FencingToken) => `${key}=${token}`;
+  /** A hold uses its own token again and again. */
+  let latest: { readonly text: string; readonly statements: readonly [Statement, Statement] } | undefined;
   return {
     lock: key,
-    openShared: (mark) =>
-      open(limits.statementTimeoutMs, mark.set, `SELECT pg_advisory_xact_lock_shared(${key})`),
-    openExclusive: open(limits.claimTimeoutMs, DURABLE, `SELECT pg_advisory_xact_lock(${key})`),
-    advanceAndCommit: ({ token, sealed }) =>
+    look: `BEGIN READ ONLY; SET LOCAL statement_timeout = ${statementMs}; ${state}`,
+    openShared: (token, mark) => [
+      prepare.begin,
+      prepare.settings(`${idle}`, statementMs, mark, turn(token)),
+      prepare.lock(`${key}`),
+      prepare.state(resource),
+    ],
+    turnAndCheck: (token) => {
+      const text = `${token}`;
+      if (latest?.text !== text) {
+        const statements = [
+          prepare.turn(statementMs, turn(token), `${key}`),
+          prepare.check(resource, `${text} 0`),
+        ] as const;
+        latest = { text, statements };
+      }
+      return latest.statements;
+    },
+    openExclusive: [
+      BEGIN,
+      `SET LOCAL idle_in_transaction_session_timeout = ${idle}`,
+      `SET LOCAL statement_timeout = ${limits.claimTimeoutMs}`,
+      DURABLE,
+      `SELECT pg_advisory_xact_lock(${key})`,
+      state,
+    ].join('; '),
+    advance: ({ token, sealed }) =>
       `INSERT INTO ${table} AS guard (resource, lineage, revision, acquisition, sealed)
 VALUES (${name}, ${literal(token.lineage)}, ${token.revision}, ${literal(token.acquisition)}, ${sealed})
 ON CONFLICT (resource) DO UPDATE SET revision = excluded.revision, acquisition = excluded.acquisition,
   sealed = excluded.sealed, updated_at = now()
-WHERE guard.lineage = excluded.lineage AND guard.revision <= excluded.revision; COMMIT`,
+WHERE guard.lineage = excluded.lineage AND guard.revision <= excluded.revision`,
+    rebase: (from, { token, sealed }) =>
+      `UPDATE ${table} SET lineage = ${literal(token.lineage)}, revision = ${token.revision},
+  acquisition = ${literal(token.acquisition)}, sealed = ${sealed}, updated_at = now()
+WHERE resource = ${name} AND lineage = ${literal(from.lineage)} AND revision = ${from.revision}
+  AND acquisition = ${literal(from.acquisition)}`,
     // As text, because some drivers cannot read PostgreSQL's void.
     enter: `SELECT pg_advisory_xact_lock_shared(${key})::text AS turn`,
-    entered: `SELECT current_setting('transaction_isolation') AS isolation,
+    entered: (token) => `SELECT current_setting('transaction_isolation') AS isolation,
   (now() < statement_timestamp())::int::text AS open,
   (${state}) AS state,
+  set_config('${TURNS}', concat_ws(' ', nullif(current_setting('${TURNS}', true), ''), ${literal(turn(token))}), true) AS turns,
   CASE current_setting('idle_in_transaction_session_timeout')
     WHEN '0' THEN set_config('idle_in_transaction_session_timeout', '${idle}', true) END AS idle`,
     enteredLatest: `${state} FOR SHARE`,
   };
+}
+
+const BEGIN = 'BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE';
+export const STATE = "lineage || ':' || revision || ':' || acquisition || ' ' || sealed::int";
+
+const byTable = new Map<string, ReturnType<typeof makeStatements>>();
+
+/** What every run sends is prepared once a connection: to parse and to plan it takes longer than to do it. */
+function statementsOn(table: string) {
+  const known = byTable.get(table) ?? makeStatements(table);
+  byTable.set(table, known);
+  return known;
+}
+
+function makeStatements(table: string) {
+  const local = (setting: string, parameter: string) => `set_config('${setting}', ${parameter}, true)`;
+  const statement = (what: string, text: string) => {
+    const { name } = ownStatement(what, text);
+    return (...values: string[]): Statement => ({ name, text, values });
+  };
+  return {
+    begin: statement('BEGIN', BEGIN)(),
+    settings: statement(
+      'settings',
+      `SELECT ${local('idle_in_transaction_session_timeout', '$1')}, ${local('statement_timeout', '$2')},
+  ${local(markSetting, '$3')}, ${local(TURNS, '$4')}`,
+    ),
+    lock: statement('lock', 'SELECT pg_advisory_xact_lock_shared($1)'),
+    state: statement('state', `SELECT ${STATE} AS state FROM ${table} WHERE resource = $1`),
+    // The statement's own timeout was read when it began, that of a lock is read when it has to wait.
+    turn: statement(
+      'turn',
+      `SELECT ${local('statement_timeout', '$1')}, ${local(TURNS, '$2')},
+  CASE current_setting('lock_timeout') WHEN '0' THEN ${local('lock_timeout', '$1')} END,
+  pg_advisory_xact_lock_shared($3)`,
+    ),
+    // A cast fails without a function of ours in the database, and its error repeats the text.
+    check: statement(
+      'check',
+      `SELECT CASE WHEN found.state = $2 AND ${IMPLICIT} THEN 1 ELSE ('lockkeeper[' || coalesce(found.state, '') || ']')::int END
+FROM (SELECT (SELECT ${STATE} FROM ${table} WHERE resource = $1)) AS found (state)`,
+    ),
+  };
+}
+
+/** Elsewhere a statement sees what was so before its turn came. */
+const IMPLICIT = `current_setting('transaction_isolation') = 'read committed' AND current_setting('transaction_read_only') = 'off'`;
+
+/**
+ * What a failed check found in force, `undefined` where nothing is.
+ * @param message - the error's.
+ */
+export function stateInFailedCheck(message: string): GuardState | undefined {
+  return parseState([{ state: /lockkeeper\[([^\]]+)\]/.exec(message)?.[1] }]);
 }
 
 /** A promise must outlive a crash of the server at least as surely as the effects that rest on it. */

@@ -11,6 +11,7 @@ import {
   sqlState,
 } from './errors.ts';
 import type { Mark } from './mark.ts';
+import { asText, canPipeline, lostPrepared, Pipeline, type Statement } from './pipeline.ts';
 import { type Condition, type Turn, takeTurn } from './turn.ts';
 
 /** What an effect writes through: the guard's open transaction. */
@@ -36,8 +37,8 @@ export interface PostgresTransaction {
 
 /** How a transaction is opened, and what tells it from any other. */
 export interface Opening {
-  /** Statements of which the last one reads. */
-  readonly statements: string;
+  /** Statements of which the last one reads the column `state`: for the simple protocol, or prepared ones. */
+  readonly statements: string | readonly Statement[];
   /** Set by those statements, where what follows is not ours alone to write. */
   readonly mark?: Mark;
 }
@@ -48,6 +49,7 @@ export interface Opening {
  * error event goes uncaught and the client is given back.
  */
 export class Transaction implements PostgresTransaction {
+  readonly #source: object;
   readonly #turn: Turn;
   readonly #context: ErrorContext;
   readonly #mark: Mark | undefined;
@@ -58,7 +60,8 @@ export class Transaction implements PostgresTransaction {
   #failure: unknown;
   #tail: Promise<unknown> = Promise.resolve();
 
-  private constructor(turn: Turn, mark: Mark | undefined, context: ErrorContext) {
+  private constructor(source: object, turn: Turn, mark: Mark | undefined, context: ErrorContext) {
+    this.#source = source;
     this.#turn = turn;
     this.#mark = mark;
     this.#context = context;
@@ -73,10 +76,9 @@ export class Transaction implements PostgresTransaction {
     context: ErrorContext,
     signal: AbortSignal | undefined,
   ): Promise<{ readonly tx: Transaction; readonly rows: readonly unknown[] }> {
-    const tx = new Transaction(await takeTurn(source, context, signal), mark, context);
+    const tx = new Transaction(source, await takeTurn(source, context, signal), mark, context);
     try {
-      const reply = await untilAborted(tx.#turn.client.query(statements), signal);
-      return { tx, rows: lastResult(reply).rows };
+      return { tx, rows: await untilAborted(tx.#ask(statements), signal) };
     } catch (error) {
       if (signal?.aborted) {
         tx.abandon();
@@ -85,6 +87,20 @@ export class Transaction implements PostgresTransaction {
       if (endsConnection(error)) tx.#lose(error);
       await tx.rollback();
       throw notApplied(error, context);
+    }
+  }
+
+  async #ask(statements: string | readonly Statement[]): Promise<readonly unknown[]> {
+    const { client } = this.#turn;
+    if (typeof statements === 'string') return lastResult(await client.query(statements)).rows;
+    if (!canPipeline(client)) return lastResult(await client.query(asText(statements))).rows;
+    try {
+      const { row } = await new Pipeline(client, this.#source, statements).done;
+      return row.map((state) => ({ state }));
+    } catch (error) {
+      if (!lostPrepared(error, this.#source)) throw error;
+      await client.query('ROLLBACK');
+      return this.#ask(statements);
     }
   }
 
@@ -124,7 +140,8 @@ export class Transaction implements PostgresTransaction {
     }
     try {
       const reply = await client.query(oneStatement(query, values) as unknown as string);
-      if (this.#mark !== undefined && mayEndTransaction(reply)) await client.query(this.#mark.check);
+      if (this.#mark !== undefined && mayEndTransaction(reply))
+        await client.query(asText([this.#mark.check]));
       return reply;
     } catch (error) {
       const told = this.#explain(error);
@@ -144,11 +161,11 @@ export class Transaction implements PostgresTransaction {
   }
 
   /**
-   * Sends `statement`, which ends in COMMIT, after every query of the effect has been answered.
-   * @returns the reply.
+   * Sends COMMIT, after `statement` where one is given, once every query of the effect has been answered.
+   * @returns how many rows that statement wrote.
    * @throws GuardError `unknown` when the reply was lost, another code when certainly nothing was applied.
    */
-  async commit(statement: string, signal: AbortSignal | undefined): Promise<unknown> {
+  async commit(signal: AbortSignal | undefined, statement?: string): Promise<number | undefined> {
     await this.#tail;
     if (signal?.aborted) {
       this.abandon();
@@ -159,28 +176,47 @@ export class Transaction implements PostgresTransaction {
       throw notApplied(this.#failure ?? this.#lost, this.#context);
     }
     this.#open = false;
-    // In one message, so that no COMMIT follows a check that failed.
-    const committed = this.#commit(this.#mark ? `${this.#mark.check}; ${statement}` : statement);
-    return untilAborted(committed, signal).catch((error: unknown) => {
+    return untilAborted(this.#commit(statement), signal).catch((error: unknown) => {
       if (error instanceof GuardError) throw error;
       throw make('unknown', 'stopped waiting for the reply to COMMIT', error, this.#context);
     });
   }
 
-  async #commit(statement: string): Promise<unknown> {
+  async #commit(statement: string | undefined): Promise<number | undefined> {
     try {
-      const reply = await this.#turn.client.query(statement);
+      const { tag, written } = await this.#sendCommit(statement);
       // A COMMIT of a failed transaction is no error to PostgreSQL; its tag tells.
-      if (lastResult(reply).command !== 'COMMIT') throw this.#swallowed();
+      if (tag !== 'COMMIT') throw this.#swallowed();
       this.#end('clean');
-      return reply;
+      return written;
     } catch (error) {
       if (sqlState(error) === undefined || endsConnection(error)) this.#end('doubtful');
       else await this.#sendRollback();
       // The check, too, is not carried out in a transaction that has failed.
       const told = sqlState(error) === '25P02' ? this.#swallowed() : this.#explain(error);
+      if (lostPrepared(error, this.#source)) {
+        throw make(
+          'retry',
+          'a pooler lost the prepared COMMIT; the next call does without',
+          error,
+          this.#context,
+        );
+      }
       throw maybeApplied(told, this.#context);
     }
+  }
+
+  /** In one message, so that no COMMIT follows a check or a statement that failed. */
+  async #sendCommit(statement: string | undefined): Promise<{ tag: string | undefined; written?: number }> {
+    const { client } = this.#turn;
+    if (this.#mark !== undefined && statement === undefined) {
+      const statements = this.#mark.checkAndCommit;
+      if (!canPipeline(client)) return { tag: lastResult(await client.query(asText(statements))).command };
+      return { tag: (await new Pipeline(client, this.#source, statements).done).tags.at(-1) };
+    }
+    const reply = await client.query(statement === undefined ? 'COMMIT' : `${statement}; COMMIT`);
+    const written = Array.isArray(reply) ? ((reply[0] as PostgresResult).rowCount ?? 0) : 0;
+    return { tag: lastResult(reply).command, written };
   }
 
   #swallowed(): GuardError {

@@ -1,0 +1,87 @@
+// Every statement the guard sends. Revisions are 64-bit integers in SQLite and leave it as text.
+import { FencingToken, type GuardState } from '@lockkeeper/fencing';
+import { invalid } from '../options.ts';
+import { firstColumn } from './database.ts';
+
+export interface GuardTable {
+  /**
+   * The database file that keeps the guard's table: `main`, the default, or the name of an ATTACHed one. It
+   * has to be the file that the effects write: several files are not one atomic step in WAL mode.
+   */
+  readonly schema?: string | undefined;
+  /** Default `lockkeeper_guards`. One table serves any number of resources. */
+  readonly table?: string | undefined;
+}
+
+/** A savepoint that is there as long as the transaction that the guard opened, and in no other. */
+const MARK = '"@lockkeeper/resource-guard run"';
+
+export const BEGIN = 'BEGIN IMMEDIATE';
+export const COMMIT = 'COMMIT';
+export const ROLLBACK = 'ROLLBACK';
+export const SET_MARK = `SAVEPOINT ${MARK}`;
+/** Fails where the effect ended the transaction: COMMIT and ROLLBACK end all its savepoints. */
+export const CHECK_MARK = `RELEASE ${MARK}`;
+
+export interface GuardSql {
+  /** `"schema"."table"`, quoted. */
+  readonly table: string;
+  readonly schema: string;
+  readonly create: string;
+  /** By resource: one row with one text column, or none. */
+  readonly read: string;
+  /** By resource, lineage, revision as text, acquisition, sealed as 0 or 1. */
+  readonly store: string;
+  /** Takes the write lock and writes nothing. */
+  readonly lock: string;
+}
+
+export function guardSql(options: GuardTable): GuardSql {
+  const schema = quote(checkIdentifier('schema', options.schema ?? 'main'));
+  const table = `${schema}.${quote(checkIdentifier('table', options.table ?? 'lockkeeper_guards'))}`;
+  return {
+    table,
+    schema,
+    create: `CREATE TABLE IF NOT EXISTS ${table} (
+  resource    TEXT    NOT NULL PRIMARY KEY,
+  lineage     TEXT    NOT NULL,
+  revision    INTEGER NOT NULL CHECK (typeof(revision) = 'integer' AND revision > 0),
+  acquisition TEXT    NOT NULL,
+  sealed      INTEGER NOT NULL CHECK (sealed IN (0, 1)),
+  updated_at  TEXT    NOT NULL DEFAULT CURRENT_TIMESTAMP
+) WITHOUT ROWID`,
+    read: `SELECT lineage || ':' || revision || ':' || acquisition || ' ' || sealed AS state FROM ${table} WHERE resource = ?`,
+    store: `INSERT INTO ${table} (resource, lineage, revision, acquisition, sealed)
+VALUES (?, ?, CAST(? AS INTEGER), ?, ?)
+ON CONFLICT (resource) DO UPDATE SET lineage = excluded.lineage, revision = excluded.revision,
+  acquisition = excluded.acquisition, sealed = excluded.sealed, updated_at = CURRENT_TIMESTAMP`,
+    lock: `DELETE FROM ${table} WHERE 0`,
+  };
+}
+
+/** What `store` binds. */
+export function storeParameters(resource: string, { token, sealed }: GuardState): unknown[] {
+  return [resource, token.lineage, `${token.revision}`, token.acquisition, sealed ? 1 : 0];
+}
+
+/** The column of `read`. */
+export function stateText({ token, sealed }: GuardState): string {
+  return `${token} ${sealed ? 1 : 0}`;
+}
+
+/** Reads the row of `read`. The revision never is a JavaScript number. */
+export function parseState(row: unknown): GuardState | undefined {
+  const state = firstColumn(row);
+  if (typeof state !== 'string') return undefined;
+  const [token = '', sealed] = state.split(' ');
+  return { token: FencingToken.parse(token), sealed: sealed === '1' };
+}
+
+function checkIdentifier(field: string, value: unknown): string {
+  if (typeof value === 'string' && value !== '' && !/\0|\p{Surrogate}/u.test(value)) return value;
+  throw invalid(field, value, 'expected the name of a database object');
+}
+
+function quote(identifier: string): string {
+  return `"${identifier.replaceAll('"', '""')}"`;
+}
