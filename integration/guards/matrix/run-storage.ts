@@ -59,7 +59,11 @@ export async function runStorage(storage: StorageName, report: Report): Promise<
     }
     report(`${storage}: ${pausePoint} (${((performance.now() - begun) / 1_000).toFixed(1)} s)`);
   }
-  await stage[Symbol.asyncDispose]().catch((error: unknown) => faults.push(`${storage}: ${whole(error)}`));
+  try {
+    await stage[Symbol.asyncDispose]();
+  } catch (error) {
+    faults.push(`${storage}, at its end: ${whole(error)}`);
+  }
   return { rows, unguarded, storages: { [storage]: stage.name }, missing: {}, faults };
 }
 
