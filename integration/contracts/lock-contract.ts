@@ -1,13 +1,16 @@
 import { onTestFinished } from 'vitest';
 import { describeAcquiring } from './lock/acquiring.ts';
+import { describeBreaking } from './lock/breaking.ts';
 import { describeClaims } from './lock/claims.ts';
 import { describeClosing } from './lock/closing.ts';
 import { describeElections } from './lock/elections.ts';
 import { describeFailedWaits } from './lock/failed-waits.ts';
 import { describeFencedWrites } from './lock/fenced-writes.ts';
 import { describeHolding } from './lock/holding.ts';
+import { describeInspecting } from './lock/inspecting.ts';
 import { describeLifetimes } from './lock/lifetimes.ts';
 import { describeReadWriteLocks } from './lock/read-write.ts';
+import { describeSemaphores } from './lock/semaphores.ts';
 import { describeLockSets } from './lock/sets.ts';
 import { describeUnknownOutcomes } from './lock/unknown-outcomes.ts';
 import { describeUsing } from './lock/using.ts';
@@ -29,7 +32,10 @@ export function describeLocks(where: string, makeWorld: () => Promise<Coordinato
   describeLifetimes(where, newWorld);
   describeReadWriteLocks(where, newWorld);
   describeLockSets(where, newWorld);
+  describeSemaphores(where, newWorld);
   describeElections(where, newWorld);
+  describeInspecting(where, newWorld);
+  describeBreaking(where, newWorld);
   describeUsing(where, newWorld);
   describeClosing(where, newWorld);
 }

@@ -1,3 +1,4 @@
+export type { BreakAnswer, BreakOptions } from './break-lock.ts';
 export { type Clock, systemClock, type Timer, type TimerOptions } from './clock.ts';
 export type { EndSignal } from './close-on-signals.ts';
 export type {
@@ -10,6 +11,7 @@ export type {
   GrantRequest,
   KeySpan,
   KeyValue,
+  LeaseTime,
   Operation,
   OperationResult,
   RangeReply,
@@ -47,11 +49,23 @@ export {
 } from './errors.ts';
 export { FencedTxn, type FencedTxnReply, fencedTxn } from './fenced-txn.ts';
 export type { HealthOptions, KeeperHealth, SessionHealth } from './health.ts';
+export type { InspectedContender, InspectOptions, LockInspection } from './inspect.ts';
 export { type CloseOptions, connect, type Keeper, type ReadWriteLock } from './keeper.ts';
+export type { ListedContender, ListedLock, ListOptions } from './list-locks.ts';
 export type { AcquireOptions, LockOptions, TryAcquireOptions } from './lock/acquire-options.ts';
 export type { Contender } from './lock/acquisition.ts';
 export type { Hold, HoldStanding, ReleaseAnswer } from './lock/hold.ts';
 export type { Lock, TryAcquired } from './lock/lock.ts';
+export type { LockKind } from './lock-kind.ts';
 export type { ConnectOptions, Logger } from './options.ts';
+export type { Sealable } from './seal-guards.ts';
+export type { Permit, PermitToken } from './semaphore/permit.ts';
+export type {
+  AcquirePermitOptions,
+  Semaphore,
+  SemaphoreOptions,
+  TryAcquiredPermit,
+  TryAcquirePermitOptions,
+} from './semaphore/semaphore.ts';
 export type { TelemetryEvents } from './telemetry.ts';
 export { etcdTokenVerifier, type TokenVerifierOptions, type VerifierLimits } from './token-verifier.ts';

@@ -1,4 +1,5 @@
 import type { TokenVerifier } from '@lockkeeper/fencing';
+import { type BreakAnswer, type BreakOptions, breakLock } from './break-lock.ts';
 import { closeOnSignals, type EndSignal } from './close-on-signals.ts';
 import type { Coordinator } from './coordinator/coordinator.ts';
 import { HistoryWatch } from './coordinator/history-watch.ts';
@@ -6,6 +7,8 @@ import { Election, type LeaderOptions } from './election/election.ts';
 import type { Term } from './election/term.ts';
 import { LockkeeperError } from './errors.ts';
 import { type HealthOptions, type KeeperHealth, readHealth } from './health.ts';
+import { type InspectOptions, inspectLock, type LockInspection } from './inspect.ts';
+import { type ListedLock, type ListOptions, listLocks } from './list-locks.ts';
 import type { LockOptions } from './lock/acquire-options.ts';
 import { BackOff } from './lock/back-off.ts';
 import type { Hold } from './lock/hold.ts';
@@ -15,9 +18,10 @@ import type { LockHost } from './lock/lock-host.ts';
 import { OwnershipWatch } from './lock/ownership-watch.ts';
 import { Surroundings } from './lock/surroundings.ts';
 import { type ConnectOptions, type ResolvedOptions, resolveOptions } from './options.ts';
+import { Semaphore, type SemaphoreOptions } from './semaphore/semaphore.ts';
 import { readLineage } from './session/lineage.ts';
 import { Session } from './session/session.ts';
-import { unlessAborted, within } from './signals.ts';
+import { AbortScope, unlessAborted, within } from './signals.ts';
 import { etcdTokenVerifier, type VerifierLimits } from './token-verifier.ts';
 import { checkObject, duration, invalidOption } from './validation.ts';
 
@@ -109,6 +113,14 @@ export class Keeper implements AsyncDisposable {
   }
 
   /**
+   * A semaphore of that name: at most `permits` hold at once.
+   * @throws {@link LockkeeperError} `invalid-option`.
+   */
+  semaphore(name: string, options: SemaphoreOptions): Semaphore {
+    return new Semaphore(name, this.#host, options);
+  }
+
+  /**
    * The election of that name. Another thing than `lock(name)`.
    * @throws {@link LockkeeperError} `invalid-option`.
    */
@@ -158,10 +170,55 @@ export class Keeper implements AsyncDisposable {
    * is none yet; another one than before means that etcd's data were wiped.
    * @throws {@link LockkeeperError}
    */
-  lineage(): Promise<string> {
-    return readLineage(this.#options.coordinator, this.#host.layout.lineage, {
-      signal: this.#closing.signal,
-    });
+  async lineage(): Promise<string> {
+    using scope = new AbortScope().follow(this.#closing.signal);
+    const { signal } = scope;
+    return await readLineage(this.#options.coordinator, this.#host.layout.lineage, { signal });
+  }
+
+  /**
+   * Who holds the lock `name`, and who waits for it, at one revision of etcd: for eyes and tools. It may have changed
+   * by the time it arrives, so nothing is decided by it. What the contenders tell of themselves is not verified.
+   *
+   * A set of locks counts as a holder wherever it is first, though it may still wait elsewhere.
+   * @throws {@link LockkeeperError} `invalid-option`, `unreachable`, `permission-denied`, `closed`; or
+   * `signal.reason`.
+   */
+  async inspect(name: string, options: InspectOptions = {}): Promise<LockInspection> {
+    return inspectLock(this.#host, name, options);
+  }
+
+  /**
+   * Every lock, read/write lock and election of this namespace that somebody holds or waits for, in the order of the
+   * names. Read in pages, each at a revision of its own: on a busy namespace this is no picture of one moment; a lock
+   * that is held throughout is in it. Keys that no keeper would write are left out.
+   * @throws {@link LockkeeperError} as `inspect`.
+   */
+  async list(options: ListOptions = {}): Promise<readonly ListedLock[]> {
+    return listLocks(this.#host, options);
+  }
+
+  /**
+   * For operators: takes the lock `name` from the holder of `token`, or takes that waiter out of the queue.
+   *
+   * Of a holder the guards are sealed first, for exactly this token: its writes are refused from then on, those of the
+   * waiters behind it are not. Only when all have confirmed is its key deleted, that and no other; then the next in
+   * line is granted, and the broken holder, if it still runs, loses its hold with `key-deleted`. A waiter has written
+   * nothing, and sealing its token would refuse those before it: only its key is deleted, and only while it waits.
+   *
+   * Where a guard is left out, or did not confirm (`force`), a late write of the broken holder is applied until the
+   * next one has claimed there. Where there are readers besides, a guard must keep a mark for each kind. Of a set of
+   * locks this takes one key, and thereby the hold; the rest is released by its owner, or ends with the lease.
+   *
+   * A lost reply is settled by looking again: `broken` then also where the owner let go at that moment. A key of
+   * another program has no token: end that program, or delete its key with `etcdctl del`.
+   *
+   * @throws {@link LockkeeperError} `seal-failed`, naming the guards: nothing was deleted, but those that confirmed
+   * stay sealed for this token. `unreachable`, with the outcome `rejected` or `unknown`; `invalid-option`,
+   * `permission-denied`, `closed`; or `signal.reason`.
+   */
+  async break(name: string, options: BreakOptions): Promise<BreakAnswer> {
+    return breakLock(this.#host, name, options);
   }
 
   /**
@@ -265,11 +322,12 @@ export class Keeper implements AsyncDisposable {
   /** Tries for as long as an etcd that restarts, or elects a leader, may take. */
   async #open(ttlMs: number): Promise<Session> {
     const { clock } = this.#options;
+    using scope = new AbortScope().follow(this.#closing.signal);
     const backOff = new BackOff(clock);
     const until = clock.now() + OPENING_TIMEOUT_MS;
     for (;;) {
       try {
-        const session = await this.#openOnce(ttlMs);
+        const session = await this.#openOnce(ttlMs, scope.signal);
         this.#host.trouble = undefined;
         return session;
       } catch (error) {
@@ -277,13 +335,13 @@ export class Keeper implements AsyncDisposable {
         this.#host.trouble = error;
         if (clock.now() >= until) throw error;
       }
-      await backOff.wait(this.#closing.signal);
+      await backOff.wait(scope.signal);
     }
   }
 
-  async #openOnce(ttlMs: number): Promise<Session> {
+  async #openOnce(ttlMs: number, signal: AbortSignal): Promise<Session> {
     const { coordinator, marginMs, logger } = this.#options;
-    const lineage = await this.lineage();
+    const lineage = await readLineage(coordinator, this.#host.layout.lineage, { signal });
     return Session.open(
       {
         coordinator,
@@ -294,7 +352,7 @@ export class Keeper implements AsyncDisposable {
         logger,
         inBackground: this.#host.inBackground,
       },
-      { signal: this.#closing.signal },
+      { signal },
     );
   }
 

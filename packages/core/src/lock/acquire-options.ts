@@ -58,23 +58,28 @@ export interface Attempt extends HoldOptions {
 /** @throws LockkeeperError `invalid-option` */
 export function resolveAttempt(options: AcquireOptions): Attempt {
   checkObject('options', options);
-  const { sealOnRelease = true, claims = [] } = options;
+  const { sealOnRelease = true } = options;
   const minHoldMs = duration('minHoldMs', options.minHoldMs ?? 0, { min: 0 });
   if (typeof sealOnRelease !== 'boolean')
     throw invalidOption('sealOnRelease', sealOnRelease, 'expected a boolean');
+  return {
+    signal: optionalSignal('signal', options.signal),
+    waitTimeoutMs: optionalDuration('waitTimeoutMs', options.waitTimeoutMs, { min: 0 }),
+    claims: checkClaims(options.claims),
+    claimTimeoutMs: duration('claimTimeoutMs', options.claimTimeoutMs ?? 10_000, { min: 1 }),
+    sealOnRelease,
+    minHoldMs,
+    maxHoldMs: optionalDuration('maxHoldMs', options.maxHoldMs, { min: Math.max(minHoldMs, 1) }),
+  };
+}
+
+/** @throws LockkeeperError `invalid-option` */
+export function checkClaims(claims: unknown = []): readonly Claimable[] {
   if (!Array.isArray(claims)) throw invalidOption('claims', claims, 'expected an array of guards');
   for (const [index, guard] of claims.entries()) {
     if (typeof guard?.claim !== 'function' || typeof guard?.seal !== 'function') {
       throw invalidOption(`claims[${index}]`, guard, 'expected a guard with claim() and seal()');
     }
   }
-  return {
-    signal: optionalSignal('signal', options.signal),
-    waitTimeoutMs: optionalDuration('waitTimeoutMs', options.waitTimeoutMs, { min: 0 }),
-    claims: [...claims],
-    claimTimeoutMs: duration('claimTimeoutMs', options.claimTimeoutMs ?? 10_000, { min: 1 }),
-    sealOnRelease,
-    minHoldMs,
-    maxHoldMs: optionalDuration('maxHoldMs', options.maxHoldMs, { min: Math.max(minHoldMs, 1) }),
-  };
+  return [...claims];
 }

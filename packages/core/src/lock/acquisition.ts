@@ -1,15 +1,20 @@
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
+import type { Claimable } from '@lockkeeper/fencing';
 import { timestamp } from '../clock.ts';
-import type { Compare, KeyValue } from '../coordinator/coordinator.ts';
+import type { Compare, Coordinator, KeyValue } from '../coordinator/coordinator.ts';
 import { LockkeeperError, type LossCause } from '../errors.ts';
+import { printable } from '../json.ts';
 import type { ResolvedOptions } from '../options.ts';
 import type { Session, SessionMember } from '../session/session.ts';
 import { AbortScope } from '../signals.ts';
 import type { HoldClass } from './hold.ts';
 import type { KeyLayout, Queue } from './key-layout.ts';
 
-/** Who stands behind a key in a queue. `etcdctl lock` and Go clients write no details. */
+/**
+ * Who stands behind a key in a queue. `etcdctl lock` and Go clients write no details. `JSON.stringify` prints
+ * its bigints as decimal strings.
+ */
 export interface Contender {
   readonly key: string;
   /** 0n: the key was detached from its lease and blocks until an operator removes it. */
@@ -33,13 +38,30 @@ export interface LockTarget {
   readonly value?: string;
   /** What a grant gives. Default: a {@link Hold}. */
   readonly Hold?: HoldClass;
+  /** How the turn comes. Default: when nobody stands before us in any queue. */
+  readonly admit?: Admit;
+  /** The guards of what was granted, where that is known only then. Default: those of the options. */
+  readonly claimsOf?: (acquisition: Acquisition) => readonly Claimable[];
 }
+
+/**
+ * Waits until an acquisition that is in line may hold, and adds to its places what the grant needs.
+ * @returns the revision of the grant's token, or, where `mode` is `try` and it is not our turn, who is in the way.
+ */
+export type Admit = (
+  coordinator: Coordinator,
+  acquisition: Acquisition,
+  mode: 'queue' | 'try',
+  signal: AbortSignal,
+) => Promise<{ readonly revision: bigint } | { readonly holder: KeyValue | undefined }>;
 
 /** Where one acquisition stands in one queue. */
 export interface Place extends Pick<Queue, 'keys' | 'details'> {
   readonly key: string;
   /** The key whose value says whose acquisition this is; mostly the same. */
   readonly detailsKey: string;
+  /** Whether others may have their key in this very place, so that what is found there need not be ours. */
+  readonly isShared: boolean;
   /** The revision at which our key was put, once we know it. */
   revision: bigint | undefined;
 }
@@ -86,7 +108,7 @@ export class Acquisition implements SessionMember {
       const slot = session.slots.take(queue.keys);
       const key = layout.contender(queue.keys, session.lease, slot);
       const detailsKey = layout.contender(queue.details ?? queue.keys, session.lease, slot);
-      return { ...queue, slot, key, detailsKey, revision: undefined };
+      return { ...queue, slot, key, detailsKey, isShared: false, revision: undefined };
     });
     this.places = [...this.queues];
     this.cancelledKey = layout.cancelled(this.id);
@@ -160,7 +182,7 @@ export function readContender(kv: KeyValue): Contender {
   const { key, lease, createRevision } = kv;
   const fields = parseDetails(new TextDecoder().decode(kv.value));
   const text = (value: unknown) => (typeof value === 'string' ? value : undefined);
-  return {
+  return printable({
     key,
     lease,
     createRevision,
@@ -169,7 +191,7 @@ export function readContender(kv: KeyValue): Contender {
     host: text(fields.host),
     pid: typeof fields.pid === 'number' ? fields.pid : undefined,
     since: text(fields.since),
-  };
+  });
 }
 
 type Details = { readonly [field in 'acquisition' | 'identity' | 'host' | 'pid' | 'since']?: unknown };

@@ -89,15 +89,15 @@ function endingTxn(acquisition: Acquisition): Txn {
   return { compare: [], success: [...each, ...bar], failure: [] };
 }
 
-/** Deletes one key of ours if it is intact, and else tells what is in its place. */
+/** Deletes one key of ours if it is intact, and else tells what is in its place, where nobody else may be. */
 function removal(acquisition: Acquisition, place: Place): Txn {
-  const { key, detailsKey } = place;
+  const { key, detailsKey, isShared } = place;
   // In this slot, which is ours until this is over, nobody else has details.
   const besides: Operation[] = detailsKey === key ? [] : [{ op: 'delete', key: detailsKey }];
   return {
     compare: [acquisition.standsAt(place)],
     success: [{ op: 'delete', key }, ...besides],
-    failure: [{ op: 'range', key }, ...besides],
+    failure: isShared ? [] : [{ op: 'range', key }, ...besides],
   };
 }
 

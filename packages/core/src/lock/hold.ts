@@ -185,7 +185,7 @@ export class Hold implements AsyncDisposable {
 
   /** @internal Whoever waits in one of these waits for this hold. */
   get families(): readonly string[] {
-    return this.#acquisition.queues.map(({ family }) => family);
+    return this.#acquisition.queues.flatMap(({ family }) => family ?? []);
   }
 
   /** @internal What a fenced transaction works with. @throws LockkeeperError `lost`, `released` */

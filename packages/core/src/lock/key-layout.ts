@@ -39,8 +39,17 @@ export interface Queue {
    * details of who stands behind each of them are kept. Such a key is told by its create revision.
    */
   readonly details?: string;
-  /** Queues of one family wait for each other: nobody may wait in one while holding in another. */
-  readonly family: string;
+  /**
+   * Queues of one family wait for each other: nobody may wait in one while holding in another. None: whoever holds
+   * here may wait here.
+   */
+  readonly family?: string;
+}
+
+export interface SemaphoreKeys {
+  readonly queue: Queue;
+  readonly slots: Required<KeySpan>;
+  readonly limit: string;
 }
 
 /** Where everything of one namespace lives in etcd. */
@@ -53,6 +62,12 @@ export class KeyLayout {
 
   get lineage(): string {
     return `${this.#root}/lineage`;
+  }
+
+  /** Below which the queues of each kind lie, a segment of the name before each. */
+  get folders(): Readonly<Record<'lock' | 'readWrite' | 'election', string>> {
+    const root = this.#root;
+    return { lock: `${root}/lock/`, readWrite: `${root}/rw/`, election: `${root}/election/` };
   }
 
   /** A lock: every key below is a holder or a waiter, and everybody waits for everybody before him. */
@@ -71,6 +86,20 @@ export class KeyLayout {
     return {
       read: { keys: readers, rivals: prefixSpan(writers), family },
       write: { keys: writers, rivals: prefixSpan(family), family },
+    };
+  }
+
+  /**
+   * A semaphore: whoever is among the first of the queue, as many as `limit` holds, may take a free slot. It keeps
+   * both keys until it gives the permit back.
+   */
+  semaphore(name: string): SemaphoreKeys {
+    const root = `${this.#root}/semaphore/${keySegment('name', name)}/`;
+    const keys = `${root}queue/`;
+    return {
+      queue: { keys, rivals: prefixSpan(keys) },
+      slots: prefixSpan(`${root}slots/`),
+      limit: `${root}limit`,
     };
   }
 

@@ -1,4 +1,5 @@
 import type { Clock } from '../clock.ts';
+import type { KeyValue } from '../coordinator/coordinator.ts';
 import { checkTtl } from '../options.ts';
 import type { Session } from '../session/session.ts';
 import { AbortScope, within } from '../signals.ts';
@@ -71,7 +72,7 @@ export class Lock {
    */
   async acquire(options: AcquireOptions = {}): Promise<Hold> {
     const attempt = resolveAttempt(options);
-    this.#host.surroundings.refuseIfHeld(this.#target.queues.map(({ family }) => family));
+    this.#host.surroundings.refuseIfHeld(this.#target.queues.flatMap(({ family }) => family ?? []));
     const { hold, holder } = await this.#attempt(attempt.waitTimeoutMs === 0 ? 'try' : 'queue', attempt);
     if (hold !== undefined) return hold;
     throw waitTimeout(
@@ -139,21 +140,21 @@ export class Lock {
     let token: bigint | undefined;
     let hold: Hold | undefined;
     try {
-      const enqueued = await enqueue(coordinator, acquisition, mode, scope.signal);
-      if (enqueued.place === 'busy') {
-        this.#tellGaveUp(acquisition.id, undefined);
-        void this.#giveUp(acquisition);
-        return { holder: enqueued.holder && readContender(enqueued.holder) };
-      }
+      const { admit, claimsOf } = this.#target;
+      const enqueued = await enqueue(coordinator, acquisition, admit ? 'queue' : mode, scope.signal);
+      if (enqueued.place === 'busy') return this.#leaveIt(acquisition, enqueued.holder);
       token = enqueued.revision;
       acquisition.queuedAt(token);
       if (enqueued.place === 'queued') {
         wait.queuedBehind(acquisition, enqueued.behind);
-        await waitTurn(coordinator, acquisition, token, enqueued.behind, scope.signal);
+        if (!admit) await waitTurn(coordinator, acquisition, token, enqueued.behind, scope.signal);
       }
+      const admitted = (await admit?.(coordinator, acquisition, mode, scope.signal)) ?? { revision: token };
+      if (!('revision' in admitted)) return this.#leaveIt(acquisition, admitted.holder);
       wait.lift();
-      hold = new (this.#target.Hold ?? Hold)(acquisition, token, this.#host, attempt);
-      await this.#complete(hold, acquisition, attempt, scope.signal);
+      const terms = { ...attempt, claims: claimsOf?.(acquisition) ?? attempt.claims };
+      hold = new (this.#target.Hold ?? Hold)(acquisition, admitted.revision, this.#host, terms);
+      await this.#complete(hold, acquisition, terms, scope.signal);
       this.#tellGranted(hold, wait.waitedMs());
       return { hold };
     } catch (error) {
@@ -198,6 +199,13 @@ export class Lock {
 
   #tellGaveUp(acquisition: string | undefined, error: unknown): void {
     publish('lockkeeper:lock:gave-up', () => ({ name: this.name, acquisition, error }));
+  }
+
+  /** Somebody has it, and the caller does not want to wait. */
+  #leaveIt(acquisition: Acquisition, holder: KeyValue | undefined): TryAcquired {
+    this.#tellGaveUp(acquisition.id, undefined);
+    void this.#giveUp(acquisition);
+    return { holder: holder && readContender(holder) };
   }
 
   /** Resolves when no key of the acquisition is left, or none can come any more. Never rejects. */

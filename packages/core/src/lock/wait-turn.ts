@@ -159,7 +159,7 @@ async function readAll(
 }
 
 /** A bell that stays rung until somebody listens. */
-class WakeUp {
+export class WakeUp {
   /** Whether a watch that rang had ended, so that its events may be incomplete. */
   watchEnded = false;
   #rung = false;

@@ -1,0 +1,218 @@
+import { type Hold, LockkeeperError } from '@lockkeeper/core';
+import { FencingToken } from '@lockkeeper/fencing';
+import { memoryGuard } from '@lockkeeper/resource-guard/memory';
+import { describe, expect, it } from 'vitest';
+import { isEnding } from '../../support/faulty-coordinator.ts';
+import type { LockWorld, MakeLockWorld } from '../lock-world.ts';
+import { settled, soon } from '../outcome.ts';
+
+/** An operator takes a lock from one holder, or a waiter out of the queue, and touches nobody else. */
+export function describeBreaking(where: string, newWorld: MakeLockWorld): void {
+  describe(`locks on ${where}: break`, () => {
+    it('seals, then deletes: the next in line is granted, a late write of the broken one refused', async () => {
+      const world = await newWorld();
+      const [owner, operator] = [await world.keeper(), await world.keeper()];
+      const guard = memoryGuard({ resource: 'accounts' });
+      const hold = await owner.lock('x').acquire({ claims: [guard] });
+      const waiting = [operator.lock('x').acquire(), operator.lock('x').acquire()];
+      await world.until('three', async () => (await world.queueLength('x')) === 3);
+
+      const { holders } = await operator.inspect('x');
+      const token = JSON.parse(JSON.stringify(holders[0]?.token));
+      expect(token).toBe(`${hold.token}`);
+      expect(await operator.break('x', { token, guards: [guard] })).toEqual({
+        outcome: 'broken',
+        unsealed: [],
+      });
+      await expect(guard.run(hold.token, () => 'late')).rejects.toMatchObject({ code: 'sealed' });
+      await world.until('the broken holder knows', () => hold.signal.aborted);
+      expect(hold.signal.reason).toMatchObject({ code: 'lost', lossCause: 'key-deleted' });
+      expect(await operator.break('x', { token, guards: [guard] })).toEqual({ outcome: 'not-found' });
+
+      for (const wait of waiting) {
+        const next = await soon(world, wait);
+        expect(await guard.run(next.token, () => 'applied')).toBe('applied');
+        await next.release();
+      }
+    });
+
+    it('a waiter leaves the queue, and the tokens before and behind it stay good', async () => {
+      const world = await newWorld();
+      const keeper = await world.keeper();
+      const guard = memoryGuard({ resource: 'accounts' });
+      const hold = await keeper.lock('x').acquire({ claims: [guard] });
+      const [second, third] = [settled(keeper.lock('x').acquire()), settled(keeper.lock('x').acquire())];
+      await world.until('three', async () => (await world.queueLength('x')) === 3);
+      const [waiter] = (await keeper.inspect('x')).waiters;
+      if (waiter?.token === undefined) throw new Error('no waiter');
+
+      const answer = await keeper.break('x', { token: waiter.token, guards: [guard] });
+      expect(answer).toEqual({ outcome: 'broken', unsealed: [] });
+      expect(await soon(world, Promise.race([second, third]))).toMatchObject({
+        error: { code: 'lost-while-waiting', lossCause: 'key-deleted' },
+      });
+      expect(await guard.run(hold.token, () => 'applied')).toBe('applied');
+      await hold.release();
+      const next = (await soon(world, Promise.all([second, third]))).find(({ value }) => value !== undefined);
+      expect(await guard.run(next?.value?.token as FencingToken, () => 'applied')).toBe('applied');
+    });
+
+    it('a waiter that is granted in that moment is sealed before its key is deleted', async () => {
+      const world = await newWorld();
+      const owner = await world.keeper();
+      const { keeper: operator, connection } = await world.faulty();
+      const guard = memoryGuard({ resource: 'accounts' });
+      const hold = await owner.lock('x').acquire({ claims: [guard] });
+      const waiting = owner.lock('x').acquire({ claims: [guard] });
+      await world.until('two', async () => (await world.queueLength('x')) === 2);
+      const token = (await operator.inspect('x')).waiters[0]?.token;
+      const send = connection.txn;
+      connection.txn = async (txn, options) => {
+        if (isEnding(txn) && hold.standing === 'held') {
+          await hold.release();
+          await waiting;
+        }
+        return send(txn, options);
+      };
+      const answer = await operator.break('x', { token: token as FencingToken, guards: [guard] });
+      expect(answer).toEqual({ outcome: 'broken', unsealed: [] });
+      const { token: granted } = await waiting;
+      expect(`${granted}`).toBe(`${token}`);
+      await expect(guard.run(granted, () => 'late')).rejects.toMatchObject({ code: 'sealed' });
+    });
+
+    it('a token that is not in the queue finds nothing, and seals nothing', async () => {
+      const world = await newWorld();
+      const keeper = await world.keeper();
+      const guard = memoryGuard({ resource: 'accounts' });
+      const gone = await keeper.lock('x').acquire();
+      await gone.release();
+      const hold = await keeper.lock('x').acquire({ claims: [guard] });
+      const { lineage, revision, acquisition } = hold.token;
+      const tokens = [
+        gone.token,
+        new FencingToken({ lineage, revision, acquisition: gone.token.acquisition }),
+        new FencingToken({ lineage, revision: revision + 1n, acquisition }),
+        new FencingToken({ lineage: 'another', revision, acquisition }),
+      ];
+      for (const token of tokens) {
+        expect(await keeper.break('x', { token, guards: [guard] })).toEqual({ outcome: 'not-found' });
+      }
+      expect(await keeper.break('y', { token: hold.token, guards: [guard] })).toEqual({
+        outcome: 'not-found',
+      });
+      expect(await guard.inspect()).toEqual({ token: hold.token, sealed: false });
+      expect(await guard.run(hold.token, () => 'applied')).toBe('applied');
+      expect(hold.standing).toBe('held');
+    });
+
+    it('a guard that cannot be sealed keeps the lock unbroken, unless forced', async () => {
+      const world = await newWorld();
+      const keeper = await world.keeper();
+      const hold = await keeper.lock('x').acquire();
+      const accounts = memoryGuard({ resource: 'accounts' });
+      const down = { resource: 'ledger', seal: () => Promise.reject(new Error('disk full')) };
+      const mute = { resource: 'mail', seal: () => new Promise<void>(() => undefined) };
+      const options = { token: hold.token, guards: [accounts, down, mute], sealTimeoutMs: 200 };
+      const failed = settled(keeper.break('x', options));
+      await world.passTime(250);
+      const { error } = await failed;
+      expect(error).toMatchObject({ code: 'seal-failed', outcome: 'rejected' });
+      expect(String(error)).toMatch(/"ledger".*disk full.*"mail".*sealTimeoutMs 200/);
+      expect(String(error)).not.toContain('"accounts"');
+      expect(await world.queueLength('x')).toBe(1);
+      expect(hold.standing).toBe('held');
+
+      const forced = settled(keeper.break('x', { ...options, force: true }));
+      await world.passTime(250);
+      expect(await forced).toEqual({ value: { outcome: 'broken', unsealed: ['ledger', 'mail'] } });
+      expect(await world.queueLength('x')).toBe(0);
+    });
+
+    it('a lost reply is settled by looking again', async () => {
+      const world = await newWorld();
+      const owner = await world.keeper();
+      const { keeper: operator, connection } = await world.faulty();
+      const broken = async (hold: Hold) =>
+        soon(world, operator.break('x', { token: hold.token, guards: [] })).then(({ outcome }) => outcome);
+      connection.loseNextReply(isEnding);
+      expect(await broken(await owner.lock('x').acquire())).toBe('broken');
+      expect(await world.queueLength('x')).toBe(0);
+
+      const held = connection.holdNextBack(isEnding);
+      expect(await broken(await owner.lock('x').acquire())).toBe('broken');
+      const next = await owner.lock('x').acquire();
+      await (await held)();
+      expect(await world.queue('x')).toHaveLength(1);
+      expect(`${(await operator.inspect('x')).holders[0]?.token}`).toBe(`${next.token}`);
+    });
+
+    it('where etcd stays out of reach, it says whether the lock may be broken', async () => {
+      const world = await newWorld();
+      const owner = await world.keeper();
+      const { keeper: operator, connection } = await world.faulty();
+      const { token } = await owner.lock('x').acquire();
+      const send = connection.txn;
+      const lost = new LockkeeperError('unreachable', 'no reply');
+      connection.txn = (txn, options) => (isEnding(txn) ? Promise.reject(lost) : send(txn, options));
+      const breaking = () => soon(world, settled(operator.break('x', { token, guards: [], timeoutMs: 300 })));
+      expect(await breaking()).toMatchObject({ error: { code: 'unreachable', outcome: 'unknown' } });
+      connection.txn = () => Promise.reject(lost);
+      expect(await breaking()).toMatchObject({ error: { code: 'unreachable', outcome: 'rejected' } });
+    });
+
+    it('takes a term of an election, details and all, and a reader of a read/write lock', async () => {
+      const world = await newWorld();
+      const keeper = await world.keeper();
+      const term = await keeper.election('x').campaign({ value: 'v' });
+      await term.proclaim('w');
+      expect(await keysBelow(world, 'candidates')).toBe(1);
+      const { token } = term;
+      expect(await keeper.break('x', { token, guards: [] })).toEqual({ outcome: 'not-found' });
+      expect(await keeper.break('x', { token, guards: [], kind: 'election' })).toMatchObject({
+        outcome: 'broken',
+      });
+      expect(await keysBelow(world, 'candidates')).toBe(0);
+      expect(await keeper.election('x').leader()).toBeUndefined();
+
+      const { read, write } = keeper.readWriteLock('x');
+      const readers = [await read.acquire(), await read.acquire()];
+      const writing = write.acquire();
+      for (const reader of readers) {
+        const answer = await keeper.break('x', { token: reader.token, guards: [], kind: 'readWrite' });
+        expect(answer).toMatchObject({ outcome: 'broken' });
+      }
+      expect(await soon(world, writing)).toHaveProperty('standing', 'held');
+    });
+
+    it('refuses what it does not know, naming it, before anything is sealed', async () => {
+      const world = await newWorld();
+      const keeper = await world.keeper();
+      const { token } = await keeper.lock('x').acquire();
+      const refusals: [object | null, RegExp][] = [
+        [null, /options is null/],
+        [{ token }, /guards is undefined/],
+        [{ token, guards: [{}] }, /guards\[0\] is .*lacks seal\(\)/],
+        [{ token: 'x:y', guards: [] }, /token is "x:y"/],
+        [{ guards: [] }, /token is undefined/],
+        [{ token: { ...token, revision: 5 }, guards: [] }, /revision is number 5/],
+        [{ token, guards: [], kind: 'mutex' }, /kind is "mutex"/],
+        [{ token, guards: [], force: 1 }, /force is 1/],
+        [{ token, guards: [], sealTimeoutMs: Number.POSITIVE_INFINITY }, /sealTimeoutMs is Infinity/],
+        [{ token, guards: [], timeoutMs: '5' }, /timeoutMs is "5"/],
+      ];
+      for (const [options, message] of refusals) {
+        await expect(keeper.break('x', options as never)).rejects.toMatchObject({
+          code: 'invalid-option',
+          message: expect.stringMatching(message),
+        });
+      }
+      expect(await world.queueLength('x')).toBe(1);
+    });
+  });
+}
+
+async function keysBelow(world: LockWorld, folder: string): Promise<number> {
+  const root = `${world.namespace}/${folder}`;
+  return (await world.raw.range({ key: `${root}/`, rangeEnd: `${root}0` })).count;
+}

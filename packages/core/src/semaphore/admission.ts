@@ -1,0 +1,200 @@
+import type {
+  Coordinator,
+  KeySpan,
+  KeyValue,
+  Operation,
+  OperationResult,
+  WatchEvent,
+} from '../coordinator/coordinator.ts';
+import { LockkeeperError } from '../errors.ts';
+import { type Acquisition, type Admit, type Place, readContender } from '../lock/acquisition.ts';
+import { BackOff } from '../lock/back-off.ts';
+import type { SemaphoreKeys } from '../lock/key-layout.ts';
+import { WakeUp } from '../lock/wait-turn.ts';
+
+/** A semaphore as one of its users sees it. */
+export interface SemaphorePlan {
+  readonly name: string;
+  readonly keys: SemaphoreKeys;
+  readonly permits: number;
+}
+
+/** What one read of the whole semaphore shows, at one revision. */
+interface Picture {
+  /** As stored; `undefined` before the first grant. */
+  readonly permits: number | undefined;
+  readonly first: KeyValue | undefined;
+  readonly own: KeyValue | undefined;
+  /** How many stand before us. */
+  readonly before: number;
+  readonly takenSlots: ReadonlySet<string>;
+  readonly revision: bigint;
+}
+
+/**
+ * Admission to a semaphore: among the first of the queue, as many as there are permits, and in a slot. The grant
+ * creates the slot's key in a transaction that compares our place in the queue and the number of permits, so etcd
+ * itself keeps the limit, whatever a client believes.
+ */
+export function admission(plan: SemaphorePlan): Admit {
+  return async (coordinator, acquisition, mode, signal) => {
+    const wake = new WakeUp();
+    for (;;) {
+      const picture = await look(coordinator, plan, acquisition, signal);
+      const slot = picture.before < plan.permits ? freeSlot(plan, picture) : undefined;
+      if (slot !== undefined) {
+        const revision = await takeSlot(coordinator, plan, acquisition, slot, picture.permits, signal);
+        if (revision !== undefined) return { revision };
+      } else if (mode === 'try') {
+        return { holder: picture.first };
+      } else {
+        await somebodyLeft(coordinator, plan, picture, wake, signal);
+      }
+    }
+  };
+}
+
+/** @throws LockkeeperError `lost-while-waiting`, `invalid-option` where the semaphore has another limit. */
+async function look(
+  coordinator: Coordinator,
+  { name, keys, permits }: SemaphorePlan,
+  acquisition: Acquisition,
+  signal: AbortSignal,
+): Promise<Picture> {
+  const [place] = acquisition.queues;
+  const token = place?.revision ?? 0n;
+  const reads: Operation[] = [
+    { op: 'range', key: keys.limit },
+    {
+      op: 'range',
+      ...keys.queue.rivals,
+      maxCreateRevision: token,
+      sort: { by: 'createRevision', order: 'ascend' },
+    },
+    { op: 'range', ...keys.slots, keysOnly: true },
+  ];
+  const { results, revision } = await untilReached(coordinator, signal, () =>
+    coordinator.txn({ compare: [], success: reads, failure: [] }, { signal }),
+  );
+  const [limit, queue, slots] = results.map(kvsOf);
+  const at = queue?.findIndex(({ key }) => key === place?.key) ?? -1;
+  const own = queue?.[at];
+  if (own?.createRevision !== token) {
+    // It may have gone with the lease; a renewal tells.
+    await acquisition.session.renewNow();
+    throw acquisition.lostWhileWaiting(acquisition.session.lossCause ?? 'key-deleted');
+  }
+  if (own.modRevision !== token) throw acquisition.lostWhileWaiting('foreign-write');
+  const stored = limit?.[0] && Number(new TextDecoder().decode(limit[0].value));
+  if (stored !== undefined && stored !== permits) {
+    const why = `semaphore "${name}" has ${stored} permits in etcd; resize() changes that for everybody`;
+    throw new LockkeeperError('invalid-option', `permits is ${permits}; ${why}`);
+  }
+  const takenSlots = new Set(slots?.map(({ key }) => key));
+  return { permits: stored, first: queue?.[0], own, before: at, takenSlots, revision };
+}
+
+function freeSlot({ keys, permits }: SemaphorePlan, { takenSlots }: Picture): string | undefined {
+  for (let slot = 0; slot < permits; slot += 1) {
+    const key = `${keys.slots.key}${slot}`;
+    if (!takenSlots.has(key)) return key;
+  }
+  return undefined;
+}
+
+/**
+ * One grant. It is idempotent: a repeat that finds the slot ours learns that an earlier copy was applied. Once our
+ * place in the queue is gone no late copy can take effect.
+ * @returns the revision of the slot's key, or `undefined` where somebody else was quicker.
+ */
+async function takeSlot(
+  coordinator: Coordinator,
+  { keys, permits }: SemaphorePlan,
+  acquisition: Acquisition,
+  key: string,
+  stored: number | undefined,
+  signal: AbortSignal,
+): Promise<bigint | undefined> {
+  const [queued] = acquisition.queues;
+  if (queued === undefined) return undefined;
+  // From now on the key may be there, and every ending looks for it.
+  const slot: Place = { keys: keys.slots.key, key, detailsKey: key, isShared: true, revision: undefined };
+  acquisition.places.push(slot);
+  const { limit } = keys;
+  const reply = await untilReached(coordinator, signal, () =>
+    coordinator.txn(
+      {
+        compare: [
+          acquisition.standsAt(queued),
+          { key, target: 'createRevision', is: '=', to: 0n },
+          stored === undefined
+            ? { key: limit, target: 'createRevision', is: '=', to: 0n }
+            : { key: limit, target: 'value', is: '=', to: String(stored) },
+          acquisition.lineageCompare,
+        ],
+        success: [
+          { op: 'put', key, value: acquisition.details, lease: acquisition.session.lease },
+          ...(stored === undefined ? [{ op: 'put' as const, key: limit, value: String(permits) }] : []),
+        ],
+        failure: [{ op: 'range', key }],
+      },
+      { signal, timeoutMs: acquisition.session.attemptTimeoutMs },
+    ),
+  );
+  const [found] = kvsOf(reply.results[0]);
+  if (reply.succeeded) slot.revision = reply.revision;
+  else if (found !== undefined && readContender(found).acquisition === acquisition.id) {
+    slot.revision = found.modRevision;
+  } else acquisition.places.splice(acquisition.places.indexOf(slot), 1);
+  return slot.revision;
+}
+
+/** Waits until so many have left that it may be our turn, or until it is time to look anyway. */
+async function somebodyLeft(
+  coordinator: Coordinator,
+  { keys, permits }: SemaphorePlan,
+  { before, revision }: Picture,
+  wake: WakeUp,
+  signal: AbortSignal,
+): Promise<void> {
+  let missing = Math.max(1, before - permits + 1);
+  const isGone = (event: WatchEvent) => event.type === 'delete';
+  const watchSpan = (span: Required<KeySpan>, onGone: (count: number) => void) =>
+    coordinator.watch(
+      { ...span, startRevision: revision + 1n },
+      {
+        onEvents: (events) => onGone(events.filter(isGone).length),
+        onEnd: () => wake.ring(),
+      },
+    );
+  using _queue = watchSpan(keys.queue.rivals, (count) => {
+    missing -= count;
+    if (missing <= 0) wake.ring();
+  });
+  // In the queue early enough, but every slot is taken: the limit was lowered, say.
+  using _slots = watchSpan(keys.slots, (count) => {
+    if (before < permits && count > 0) wake.ring();
+  });
+  await wake.next(coordinator.clock, signal);
+}
+
+/** Repeats while etcd cannot be reached; the session's deadline, which aborts the signal, bounds that. */
+async function untilReached<T>(
+  { clock }: Coordinator,
+  signal: AbortSignal,
+  call: () => Promise<T>,
+): Promise<T> {
+  const backOff = new BackOff(clock);
+  for (;;) {
+    try {
+      return await call();
+    } catch (error) {
+      if (!(error instanceof LockkeeperError && error.code === 'unreachable')) throw error;
+      await backOff.wait(signal);
+    }
+  }
+}
+
+function kvsOf(result: OperationResult | undefined): readonly KeyValue[] {
+  return result?.op === 'range' ? result.kvs : [];
+}
