@@ -88,7 +88,48 @@ export function describeLifetimes(where: string, newWorld: MakeLockWorld): void 
       expect(await world.queueLength('x')).toBe(0);
     });
 
+    it('lockDelayMs: whoever follows a holder that vanished waits, whoever follows a release does not', async () => {
+      const world = await newWorld();
+      const [a, b] = [await world.keeper(), await world.keeper()];
+      const delayed = { lockDelayMs: 1_500 };
+      const released = await a.lock('x').acquire(delayed);
+      await released.release();
+      const { hold: next } = await b.lock('x').tryAcquire(delayed);
+      expect(next?.standing).toBe('held');
+      await world.raw.revoke(await world.leaseOf('x', 0));
+      const following = settled(a.lock('x').acquire(delayed));
+      await world.until('it has the lock', async () => (await world.queueLength('x')) === 1);
+      await world.passTime(1_000);
+      expect(await Promise.race([following, Promise.resolve('waits')])).toBe('waits');
+      const { value: follower } = await soon(world, following);
+      expect(follower?.standing).toBe('held');
+      await follower?.release();
+      const again = await b.locks(['x', 'y']).acquire(delayed);
+      expect(await again.release()).toMatchObject({ outcome: 'released' });
+      const marks = { key: `${world.namespace}/delay/`, rangeEnd: `${world.namespace}/delay0` };
+      expect((await world.raw.range(marks)).kvs).toEqual([]);
+    });
+
+    it('lockDelayMs: one that gave up in the delay leaves it to the next', async () => {
+      const world = await newWorld();
+      const [a, b, c] = [await world.keeper(), await world.keeper(), await world.keeper()];
+      const delayed = { lockDelayMs: 1_500 };
+      const vanishing = await a.lock('x').acquire(delayed);
+      await world.raw.revoke(await world.leaseOf('x', 0));
+      const abort = new AbortController();
+      const impatient = settled(b.lock('x').acquire({ ...delayed, signal: abort.signal }));
+      await world.passTime(500);
+      abort.abort('enough');
+      expect(await impatient).toEqual({ error: 'enough' });
+      const next = settled(c.lock('x').acquire(delayed));
+      await world.passTime(1_000);
+      expect(await Promise.race([next, Promise.resolve('waits')])).toBe('waits');
+      expect((await soon(world, next)).value?.standing).toBe('held');
+      expect(vanishing.standing).toBe('lost');
+    });
+
     it.each([
+      [{ lockDelayMs: -1 }, /lockDelayMs is -1/],
       [{ minHoldMs: -1 }, /minHoldMs is -1/],
       [{ maxHoldMs: 0 }, /maxHoldMs is 0/],
       [{ minHoldMs: 200, maxHoldMs: 100 }, /maxHoldMs is 100; expected milliseconds from 200/],

@@ -29,6 +29,12 @@ export interface TryAcquireOptions {
   /** Whether a release asks the `claims` to accept nothing more of this hold. Default `true`. */
   readonly sealOnRelease?: boolean | undefined;
   /**
+   * Chubby's lock-delay, for a resource that no guard protects: how long this acquire waits, holding the lock, where
+   * the last holder vanished instead of releasing it; milliseconds. It needs one more transaction, and works only
+   * among those who all ask for it. It makes a late write unlikely, and stops none: only a guard does. Default: none.
+   */
+  readonly lockDelayMs?: number | undefined;
+  /**
    * How long the lock stays taken at least, in milliseconds from the grant: `release` seals at once and waits for
    * the rest. Closing the keeper, or a lost lease, ends it sooner. Default 0.
    */
@@ -51,6 +57,7 @@ export interface AcquireOptions extends TryAcquireOptions {
 
 /** The options of one acquire with every default filled in and every value checked. */
 export interface Attempt extends HoldOptions {
+  readonly lockDelayMs: number | undefined;
   readonly signal: AbortSignal | undefined;
   readonly waitTimeoutMs: number | undefined;
 }
@@ -69,6 +76,7 @@ export function resolveAttempt(options: AcquireOptions): Attempt {
     claimTimeoutMs: duration('claimTimeoutMs', options.claimTimeoutMs ?? 10_000, { min: 1 }),
     sealOnRelease,
     minHoldMs,
+    lockDelayMs: optionalDuration('lockDelayMs', options.lockDelayMs, { min: 0 }),
     maxHoldMs: optionalDuration('maxHoldMs', options.maxHoldMs, { min: Math.max(minHoldMs, 1) }),
   };
 }

@@ -84,6 +84,11 @@ export class Acquisition implements SessionMember {
   /** Every key that is ours while this lasts: those in queues, and what the grant may add. */
   readonly places: Place[];
   readonly cancelledKey: string;
+  /** What a holder leaves behind until its release, where a lock-delay is asked for. */
+  readonly marks: readonly string[];
+  /** Whether the ending takes the marks back: we left them, began, and were released. */
+  mayTakeBackMark = false;
+  isReleased = false;
   readonly lineageKey: string;
   /** What says that a key is ours. */
   readonly details: string;
@@ -112,6 +117,7 @@ export class Acquisition implements SessionMember {
     });
     this.places = [...this.queues];
     this.cancelledKey = layout.cancelled(this.id);
+    this.marks = target.queues.map((queue) => layout.mark(queue));
     this.lineageKey = layout.lineage;
     this.details = JSON.stringify({
       v: 1,

@@ -10,6 +10,7 @@ import { LockkeeperError } from '../errors.ts';
 import type { Logger } from '../options.ts';
 import type { Acquisition, Place } from './acquisition.ts';
 import { BackOff } from './back-off.ts';
+import { takeBackMarks } from './lock-delay.ts';
 
 /**
  * How an acquisition ended: `deleted`, all our keys were there, intact, and we deleted them; `absent`, one was
@@ -66,7 +67,8 @@ async function sendEnding(
 ): Promise<boolean> {
   const reply = await coordinator.txn(endingTxn(acquisition), call);
   if (acquisition.unanswered > 0) acquisition.session.leaveBehind();
-  const removals = acquisition.places.length === 1 ? [reply] : reply.results.filter(isTxn);
+  const { length } = acquisition.places;
+  const removals = length === 1 ? [reply] : reply.results.slice(0, length).filter(isTxn);
   for (const { results } of removals) {
     const [range] = results;
     const found = range?.op === 'range' ? range.kvs[0] : undefined;
@@ -81,12 +83,18 @@ function endingTxn(acquisition: Acquisition): Txn {
   // Nested, because a full etcd refuses a transaction with a put in it, and with it the deletion.
   const bar: Operation[] =
     acquisition.unanswered > 0 ? [{ op: 'txn', compare: [], success: [put], failure: [] }] : [];
+  const { isReleased, mayTakeBackMark } = acquisition;
+  const marks = isReleased && mayTakeBackMark ? takeBackMarks(acquisition) : [];
   const [only, ...more] = places.map((place) => removal(acquisition, place));
   if (only !== undefined && more.length === 0) {
-    return { compare: only.compare, success: [...only.success, ...bar], failure: [...only.failure, ...bar] };
+    return {
+      compare: only.compare,
+      success: [...only.success, ...bar, ...marks],
+      failure: [...only.failure, ...bar],
+    };
   }
   const each = places.map((place): Operation => ({ op: 'txn', ...removal(acquisition, place) }));
-  return { compare: [], success: [...each, ...bar], failure: [] };
+  return { compare: [], success: [...each, ...bar, ...marks], failure: [] };
 }
 
 /** Deletes one key of ours if it is intact, and else tells what is in its place, where nobody else may be. */

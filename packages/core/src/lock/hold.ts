@@ -241,6 +241,7 @@ export class Hold implements AsyncDisposable {
   async #release(): Promise<ReleaseAnswer> {
     const sealed = await this.#seal();
     await this.#outlastMinimum();
+    this.#acquisition.isReleased = true;
     const ending = await within(this.#host.options.clock, RELEASE_TIMEOUT_MS, this.#end());
     // Nobody confirmed it, and the key ends with its lease at the latest. The hold was not lost before.
     if (ending === undefined || ending === 'session-lost') return { outcome: 'unknown', sealed };

@@ -118,6 +118,11 @@ export class KeyLayout {
     return `${folder}${lease.toString(16)}${slot === 0 ? '' : `.${slot}`}`;
   }
 
+  /** There from a holder's beginning until its release: see lock-delay. */
+  mark({ keys }: Queue): string {
+    return `${this.#root}/delay/${encodeURIComponent(keys.slice(this.#root.length + 1))}`;
+  }
+
   /** Present: no late copy of this acquisition's enqueue may take effect any more. */
   cancelled(acquisition: string): string {
     return `${this.#root}/cancelled/${acquisition}`;

@@ -18,9 +18,13 @@ import { claimAll } from './claims.ts';
 import { endAcquisition } from './ending.ts';
 import { type EnqueueMode, enqueue } from './enqueue.ts';
 import { Hold } from './hold.ts';
+import { observeLockDelay } from './lock-delay.ts';
 import type { LockHost } from './lock-host.ts';
 import { WaitLimit, waitTimeout } from './wait-limit.ts';
 import { waitTurn } from './wait-turn.ts';
+
+/** Each needs two operations of one transaction. */
+const MOST_DELAYED = 50;
 
 /** How long a failed acquire waits until its key is gone before it tells; after that it goes on behind. */
 const GONE_WITHIN_MS = 1_000;
@@ -71,7 +75,7 @@ export class Lock {
    * etcd cannot be reached, it is seen to in the background.
    */
   async acquire(options: AcquireOptions = {}): Promise<Hold> {
-    const attempt = resolveAttempt(options);
+    const attempt = this.#resolve(options);
     this.#host.surroundings.refuseIfHeld(this.#target.queues.flatMap(({ family }) => family ?? []));
     const { hold, holder } = await this.#attempt(attempt.waitTimeoutMs === 0 ? 'try' : 'queue', attempt);
     if (hold !== undefined) return hold;
@@ -88,7 +92,7 @@ export class Lock {
    * @throws {@link LockkeeperError} as `acquire` does, or `signal.reason`.
    */
   async tryAcquire(options: TryAcquireOptions = {}): Promise<TryAcquired> {
-    return this.#attempt('try', { ...resolveAttempt(options), waitTimeoutMs: 0 });
+    return this.#attempt('try', { ...this.#resolve(options), waitTimeoutMs: 0 });
   }
 
   /**
@@ -104,6 +108,14 @@ export class Lock {
     if (typeof work !== 'function') throw invalidOption('work', work, 'expected a function');
     const hold = await this.acquire(options);
     return this.#host.surroundings.run(hold, work);
+  }
+
+  #resolve(options: AcquireOptions): Attempt {
+    const attempt = resolveAttempt(options);
+    const { length } = this.#target.queues;
+    if (attempt.lockDelayMs === undefined || length <= MOST_DELAYED) return attempt;
+    const why = `a lock-delay for ${length} locks at once; at most ${MOST_DELAYED}`;
+    throw invalidOption('lockDelayMs', attempt.lockDelayMs, why);
   }
 
   async #attempt(mode: EnqueueMode, attempt: Attempt): Promise<TryAcquired> {
@@ -175,7 +187,9 @@ export class Lock {
     attempt: Attempt,
     signal: AbortSignal,
   ): Promise<void> {
-    const { clock } = this.#host.options;
+    const { clock, coordinator } = this.#host.options;
+    if (attempt.lockDelayMs !== undefined)
+      await observeLockDelay(coordinator, acquisition, attempt.lockDelayMs, signal);
     await claimAll(clock, attempt.claims, hold.token, attempt.claimTimeoutMs, signal);
     await freshen(clock, acquisition.session, signal);
     // Its key may have been deleted while the guards were asked.
