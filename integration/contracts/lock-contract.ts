@@ -10,6 +10,7 @@ import { describeHolding } from './lock/holding.ts';
 import { describeInspecting } from './lock/inspecting.ts';
 import { describeLifetimes } from './lock/lifetimes.ts';
 import { describeReadWriteLocks } from './lock/read-write.ts';
+import { describeReleaseRequests } from './lock/requests.ts';
 import { describeSemaphores } from './lock/semaphores.ts';
 import { describeLockSets } from './lock/sets.ts';
 import { describeUnknownOutcomes } from './lock/unknown-outcomes.ts';
@@ -32,6 +33,7 @@ export function describeLocks(where: string, makeWorld: () => Promise<Coordinato
   describeLifetimes(where, newWorld);
   describeReadWriteLocks(where, newWorld);
   describeLockSets(where, newWorld);
+  describeReleaseRequests(where, newWorld);
   describeSemaphores(where, newWorld);
   describeElections(where, newWorld);
   describeInspecting(where, newWorld);

@@ -146,7 +146,13 @@ export function describeInspecting(where: string, newWorld: MakeLockWorld): void
       const keeper = await world.keeper({ identity: 'alice' });
       const term = await keeper.election('x').campaign({ value: 'first' });
       await term.proclaim('changed');
-      const stranger = await putStranger(world, 'election/x', 'other');
+      // Details that an earlier candidate left behind say nothing of who came after it.
+      const left = await world.raw.range({
+        key: `${world.namespace}/candidates/x/`,
+        rangeEnd: '\0',
+        limit: 1,
+      });
+      const stranger = await putStranger(world, 'election/x', 'other', left.kvs[0]?.value);
       const { holders, waiters, warnings } = await keeper.inspect('x', { kind: 'election' });
       expect(holders).toMatchObject([{ identity: 'alice', value: 'changed', foreign: false }]);
       expect(`${holders[0]?.token}`).toBe(`${term.token}`);
@@ -190,6 +196,8 @@ export function describeInspecting(where: string, newWorld: MakeLockWorld): void
       await keeper.readWriteLock('a').read.acquire();
       await keeper.election('a').campaign({ value: 'v' });
       await putStranger(world, 'election/b', 'other');
+      // The last to come, with the first of the keys.
+      await put(world, `${world.namespace}/lock/a/0`);
       await put(world, `${world.namespace}/lock/no name of ours/1`);
       await put(world, `${world.namespace}/lock/100%/1`);
       await put(world, `${world.namespace}/lock/astray`);
@@ -200,7 +208,7 @@ export function describeInspecting(where: string, newWorld: MakeLockWorld): void
           ['\u0000', 'lock', 1, 0],
           ['100%', 'lock', 1, 0],
           ['a', 'election', 1, 0],
-          ['a', 'lock', 1, 2],
+          ['a', 'lock', 1, 3],
           ['a', 'readWrite', 2, 0],
           ['a%2Fb', 'lock', 1, 0],
           ['a/b', 'lock', 1, 0],
@@ -212,8 +220,9 @@ export function describeInspecting(where: string, newWorld: MakeLockWorld): void
         );
         expect(JSON.parse(JSON.stringify(list))).toHaveLength(9);
       }
-      const first = (await keeper.list({ kinds: ['lock'] }))[0];
-      expect(first).toMatchObject({ holder: await holderOf(keeper, '\u0000') });
+      const locks = await keeper.list({ kinds: ['lock'] });
+      expect(locks.map(({ name }) => name)).toEqual([...odd].sort());
+      for (const { name, holder } of locks) expect(holder).toEqual(await holderOf(keeper, name));
       expect((await keeper.list({ kinds: ['election'] })).map(({ name }) => name)).toEqual(['a', 'b']);
       await keeper.close();
       await Promise.all(waits);
@@ -228,14 +237,27 @@ async function holderOf(keeper: Keeper, name: string): Promise<object> {
   return rest;
 }
 
-async function put(world: LockWorld, key: string, lease = 0n, value = ''): Promise<void> {
+async function put(
+  world: LockWorld,
+  key: string,
+  lease = 0n,
+  value: string | Uint8Array = '',
+): Promise<void> {
   await world.raw.txn({ compare: [], success: [{ op: 'put', key, value, lease }], failure: [] });
 }
 
 /** A key as `etcdctl` and Go's clients put it. */
-async function putStranger(world: LockWorld, folder: string, value = ''): Promise<{ lease: bigint }> {
-  const lease = randomBytes(7).readUIntBE(0, 6);
-  await world.raw.grant({ lease: BigInt(lease), ttlMs: 60_000 });
-  await put(world, `${world.namespace}/${folder}/${lease.toString(16)}`, BigInt(lease), value);
-  return { lease: BigInt(lease) };
+async function putStranger(
+  world: LockWorld,
+  folder: string,
+  value = '',
+  leftBehind?: Uint8Array,
+): Promise<{ lease: bigint }> {
+  const lease = BigInt(randomBytes(6).readUIntBE(0, 6) + 1);
+  await world.raw.grant({ lease, ttlMs: 60_000 });
+  const key = `${world.namespace}/${folder}/${lease.toString(16)}`;
+  if (leftBehind !== undefined)
+    await put(world, key.replace('/election/', '/candidates/'), lease, leftBehind);
+  await put(world, key, lease, value);
+  return { lease };
 }

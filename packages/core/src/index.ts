@@ -52,10 +52,16 @@ export type { HealthOptions, KeeperHealth, SessionHealth } from './health.ts';
 export type { InspectedContender, InspectOptions, LockInspection } from './inspect.ts';
 export { type CloseOptions, connect, type Keeper, type ReadWriteLock } from './keeper.ts';
 export type { ListedContender, ListedLock, ListOptions } from './list-locks.ts';
-export type { AcquireOptions, LockOptions, TryAcquireOptions } from './lock/acquire-options.ts';
+export type {
+  AcquireOptions,
+  LockOptions,
+  RequestReleaseOptions,
+  TryAcquireOptions,
+} from './lock/acquire-options.ts';
 export type { Contender } from './lock/acquisition.ts';
 export type { Hold, HoldStanding, ReleaseAnswer } from './lock/hold.ts';
 export type { Lock, TryAcquired } from './lock/lock.ts';
+export type { ReleaseRequest } from './lock/release-request.ts';
 export type { LockKind } from './lock-kind.ts';
 export type { ConnectOptions, Logger } from './options.ts';
 export type { Sealable } from './seal-guards.ts';

@@ -1,6 +1,7 @@
 import type { Claimable } from '@lockkeeper/fencing';
 import { checkObject, duration, invalidOption, optionalDuration, optionalSignal } from '../validation.ts';
 import type { HoldOptions } from './hold.ts';
+import type { ReleaseRequest } from './release-request.ts';
 
 /** How a lock of this keeper is held. Other keepers may hold the same lock in another way. */
 export interface LockOptions {
@@ -90,4 +91,20 @@ export function checkClaims(claims: unknown = []): readonly Claimable[] {
     }
   }
   return [...claims];
+}
+
+export interface RequestReleaseOptions {
+  /** For the holder, and whoever reads its logs. */
+  readonly reason: string;
+  /** How long you are ready to wait, in milliseconds; told to the holder, and not enforced. Default: unsaid. */
+  readonly deadlineMs?: number | undefined;
+}
+
+/** @throws LockkeeperError `invalid-option` */
+export function resolveRequest(options: RequestReleaseOptions, by: string): ReleaseRequest {
+  checkObject('options', options);
+  const { reason } = options;
+  if (typeof reason !== 'string' || reason === '')
+    throw invalidOption('reason', reason, 'expected a non-empty string');
+  return { reason, deadlineMs: optionalDuration('deadlineMs', options.deadlineMs, { min: 0 }), by };
 }

@@ -4,11 +4,13 @@ import type { Compare, Coordinator } from '../coordinator/coordinator.ts';
 import { LockkeeperError, type LossCause } from '../errors.ts';
 import { within } from '../signals.ts';
 import { publish } from '../telemetry.ts';
+import { invalidOption } from '../validation.ts';
 import type { Acquisition } from './acquisition.ts';
 import { sealAll } from './claims.ts';
 import { type Ending, endAcquisition } from './ending.ts';
 import type { LockHost } from './lock-host.ts';
 import type { OwnedKey } from './ownership-watch.ts';
+import { type ReleaseRequest, RequestWatch } from './release-request.ts';
 
 /**
  * `held`: confirmed in time. `suspect`: a renewal is overdue, or the machine seems to have been suspended.
@@ -82,6 +84,7 @@ export class Hold implements AsyncDisposable {
   #loss: LockkeeperError | undefined;
   #ending: Promise<Ending> | undefined;
   #capTimer: Timer | undefined;
+  readonly #requests: RequestWatch;
   #told = false;
   #releasing: Promise<ReleaseAnswer> | undefined;
 
@@ -97,6 +100,8 @@ export class Hold implements AsyncDisposable {
     this.#host = host;
     this.#options = options;
     this.#grantedAt = host.options.clock.now();
+    const { coordinator, logger } = host.options;
+    this.#requests = new RequestWatch(coordinator, logger, host.layout.request(acquisition.id), revision);
     acquisition.onLost = (cause) => this.#lose(cause);
     const onSpoilt = (cause: SpoilCause) => void this.#spoilt(cause);
     this.#owned = acquisition.places.map((place) => ({
@@ -156,6 +161,16 @@ export class Hold implements AsyncDisposable {
     if (this.#acquisition.session.isSafe()) return;
     const why = 'wall time ran ahead of the monotonic clock, as when a machine was suspended';
     throw new LockkeeperError('suspect', `lock "${this.name}": ${why}; a renewal is under way`);
+  }
+
+  /**
+   * Calls `listener` for every `lock.requestRelease()` that is addressed to this hold, those from before this call
+   * included, until it is disposed or the hold ends. Nothing else happens: whether the work stops and the lock is
+   * released is yours to decide. A listener that throws ends the process, as any uncaught error does.
+   */
+  onReleaseRequested(listener: (request: ReleaseRequest) => void): Disposable {
+    if (typeof listener !== 'function') throw invalidOption('listener', listener, 'expected a function');
+    return this.#requests.listen(listener);
   }
 
   /**
@@ -242,6 +257,7 @@ export class Hold implements AsyncDisposable {
     const sealed = await this.#seal();
     await this.#outlastMinimum();
     this.#acquisition.isReleased = true;
+    if (this.#requests.wasUsed) this.#host.inBackground(this.#forgetRequests());
     const ending = await within(this.#host.options.clock, RELEASE_TIMEOUT_MS, this.#end());
     // Nobody confirmed it, and the key ends with its lease at the latest. The hold was not lost before.
     if (ending === undefined || ending === 'session-lost') return { outcome: 'unknown', sealed };
@@ -320,7 +336,19 @@ export class Hold implements AsyncDisposable {
     if (!session.isLost()) void this.#end();
   }
 
+  /** What nobody will read any more need not wait for the end of a lease. */
+  async #forgetRequests(): Promise<void> {
+    const { coordinator, logger } = this.#host.options;
+    const key = this.#host.layout.request(this.#acquisition.id);
+    try {
+      await coordinator.txn({ compare: [], success: [{ op: 'delete', key }], failure: [] });
+    } catch (error) {
+      logger.debug({ key, err: error }, 'a release request is left to its lease');
+    }
+  }
+
   #unwatch(): void {
+    this.#requests.close();
     this.#capTimer?.cancel();
     for (const owned of this.#owned) this.#host.ownership.remove(owned);
   }

@@ -39,6 +39,8 @@ export interface Queue {
    * details of who stands behind each of them are kept. Such a key is told by its create revision.
    */
   readonly details?: string;
+  /** Where those of the rivals stand who hold together. */
+  readonly readers?: string;
   /**
    * Queues of one family wait for each other: nobody may wait in one while holding in another. None: whoever holds
    * here may wait here.
@@ -85,7 +87,7 @@ export class KeyLayout {
     const [readers, writers] = [`${family}r/`, `${family}w/`];
     return {
       read: { keys: readers, rivals: prefixSpan(writers), family },
-      write: { keys: writers, rivals: prefixSpan(family), family },
+      write: { keys: writers, rivals: prefixSpan(family), readers, family },
     };
   }
 
@@ -121,6 +123,11 @@ export class KeyLayout {
   /** There from a holder's beginning until its release: see lock-delay. */
   mark({ keys }: Queue): string {
     return `${this.#root}/delay/${encodeURIComponent(keys.slice(this.#root.length + 1))}`;
+  }
+
+  /** Where others ask the holder of this acquisition to let go. */
+  request(acquisition: string): string {
+    return `${this.#root}/requests/${acquisition}`;
   }
 
   /** Present: no late copy of this acquisition's enqueue may take effect any more. */

@@ -1,5 +1,5 @@
 import type { Clock } from '../clock.ts';
-import type { KeyValue } from '../coordinator/coordinator.ts';
+import type { KeyValue, Operation } from '../coordinator/coordinator.ts';
 import { checkTtl } from '../options.ts';
 import type { Session } from '../session/session.ts';
 import { AbortScope, within } from '../signals.ts';
@@ -9,7 +9,9 @@ import {
   type AcquireOptions,
   type Attempt,
   type LockOptions,
+  type RequestReleaseOptions,
   resolveAttempt,
+  resolveRequest,
   type TryAcquireOptions,
 } from './acquire-options.ts';
 import { Acquisition, type Contender, type LockTarget, readContender } from './acquisition.ts';
@@ -17,9 +19,11 @@ import { BackOff } from './back-off.ts';
 import { claimAll } from './claims.ts';
 import { endAcquisition } from './ending.ts';
 import { type EnqueueMode, enqueue } from './enqueue.ts';
+import { findHolders } from './find-holders.ts';
 import { Hold } from './hold.ts';
 import { observeLockDelay } from './lock-delay.ts';
 import type { LockHost } from './lock-host.ts';
+import { formatRequest } from './release-request.ts';
 import { WaitLimit, waitTimeout } from './wait-limit.ts';
 import { waitTurn } from './wait-turn.ts';
 
@@ -108,6 +112,30 @@ export class Lock {
     if (typeof work !== 'function') throw invalidOption('work', work, 'expected a function');
     const hold = await this.acquire(options);
     return this.#host.surroundings.run(hold, work);
+  }
+
+  /**
+   * Asks whoever holds the lock to let go. It reaches the holder as an event on its hold, if it listens
+   * (`hold.onReleaseRequested`), and it may ignore it: nothing is taken away. The request ends with this keeper's lease.
+   *
+   * Handing the lock to a chosen waiter is not offered: it would break the order that everybody else waits in.
+   *
+   * @returns how many holders were asked: none where the lock is free or held by a program that cannot be asked, more
+   * than one for the readers of a read/write lock and for a set.
+   * @throws {@link LockkeeperError} `invalid-option`, `unreachable`, `permission-denied`, `closed`.
+   */
+  async requestRelease(options: RequestReleaseOptions): Promise<{ readonly asked: number }> {
+    const request = resolveRequest(options, this.#host.options.identity);
+    const { coordinator } = this.#host.options;
+    using scope = new AbortScope().follow(this.#host.closing);
+    const { lease } = await this.#host.session(scope.signal);
+    const holders = await findHolders(coordinator, this.#target.queues, { signal: scope.signal });
+    const success = holders.map(({ acquisition }): Operation => {
+      return { op: 'put', key: this.#host.layout.request(acquisition), value: formatRequest(request), lease };
+    });
+    if (success.length > 0)
+      await coordinator.txn({ compare: [], success, failure: [] }, { signal: scope.signal });
+    return { asked: success.length };
   }
 
   #resolve(options: AcquireOptions): Attempt {

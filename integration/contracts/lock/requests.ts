@@ -1,0 +1,66 @@
+import type { ReleaseRequest } from '@lockkeeper/core';
+import { describe, expect, it } from 'vitest';
+import type { MakeLockWorld } from '../lock-world.ts';
+import { settled, soon } from '../outcome.ts';
+
+/** Asking a holder to let go: it hears of it, and does as it likes. */
+export function describeReleaseRequests(where: string, newWorld: MakeLockWorld): void {
+  describe(`locks on ${where}: release requests`, () => {
+    it('reach the holder, which lets go when it likes', async () => {
+      const world = await newWorld();
+      const [a, b] = [await world.keeper(), await world.keeper({ identity: 'b' })];
+      const hold = await a.lock('x').acquire();
+      const heard: ReleaseRequest[] = [];
+      hold.onReleaseRequested((request) => heard.push(request));
+      const next = settled(b.lock('x').acquire());
+      expect(await b.lock('x').requestRelease({ reason: 'deploy', deadlineMs: 500 })).toEqual({ asked: 1 });
+      await world.until('heard', () => heard.length === 1);
+      expect(heard).toEqual([{ reason: 'deploy', deadlineMs: 500, by: 'b' }]);
+      await world.passTime(1_000);
+      expect(hold.standing).toBe('held');
+      await hold.release();
+      expect((await soon(world, next)).value?.standing).toBe('held');
+      await world.until('nothing is left of the request', async () => {
+        const requests = { key: `${world.namespace}/requests/`, rangeEnd: `${world.namespace}/requests0` };
+        return (await world.raw.range(requests)).count === 0;
+      });
+    });
+
+    it('from before the holder listened are heard too, by every listener, until it is disposed', async () => {
+      const world = await newWorld();
+      const [a, b] = [await world.keeper(), await world.keeper()];
+      const hold = await a.lock('x').acquire();
+      await b.lock('x').requestRelease({ reason: 'early' });
+      const heard: string[] = [];
+      const first = hold.onReleaseRequested(({ reason }) => heard.push(`first ${reason}`));
+      hold.onReleaseRequested(({ reason }) => heard.push(`second ${reason}`));
+      await world.until('heard', () => heard.length === 2);
+      first[Symbol.dispose]();
+      await b.lock('x').requestRelease({ reason: 'late' });
+      await world.until('heard again', () => heard.length === 3);
+      expect(heard).toEqual(['first early', 'second early', 'second late']);
+    });
+
+    it('go to every reader, to every lock of a set, and to nobody where it is free or held by others', async () => {
+      const world = await newWorld();
+      const [a, b, c] = [await world.keeper(), await world.keeper(), await world.keeper()];
+      await a.readWriteLock('x').read.acquire();
+      await b.readWriteLock('x').read.acquire();
+      const ask = { reason: 'please' };
+      expect(await c.readWriteLock('x').write.requestRelease(ask)).toEqual({ asked: 2 });
+      await a.lock('m').acquire();
+      await b.lock('n').acquire();
+      expect(await c.locks(['m', 'n', 'free']).requestRelease(ask)).toEqual({ asked: 2 });
+      expect(await c.lock('free').requestRelease(ask)).toEqual({ asked: 0 });
+      const foreign = { op: 'put', key: `${world.namespace}/lock/foreign/694d71dd`, value: '' } as const;
+      await world.raw.txn({ compare: [], success: [foreign], failure: [] });
+      expect(await c.lock('foreign').requestRelease(ask)).toEqual({ asked: 0 });
+    });
+
+    it('are refused without a reason', async () => {
+      const lock = (await (await newWorld()).keeper()).lock('x');
+      await expect(lock.requestRelease({ reason: '' })).rejects.toThrow(/reason is ""/);
+      await expect(lock.requestRelease({ reason: 'x', deadlineMs: -1 })).rejects.toThrow(/deadlineMs is -1/);
+    });
+  });
+}
