@@ -76,6 +76,10 @@ for (const version of await availableEtcdVersions()) {
       await queued(name, 3);
       const fourth = contend(name);
       await queued(name, 4);
+      const { holders, waiters, warnings } = await keeper.inspect(name);
+      expect([...holders, ...waiters].map(({ foreign }) => foreign)).toEqual([false, true, false, true]);
+      expect([...holders, ...waiters].every(({ ttlLeftMs = 0 }) => ttlLeftMs > 0)).toBe(true);
+      expect(warnings).toEqual([]);
       expect(await pending(second.granted)).toBe(true);
       expect((await lock.tryAcquire()).holder?.identity).toBeDefined();
 

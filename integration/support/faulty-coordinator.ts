@@ -106,6 +106,8 @@ export class FaultyCoordinator implements Coordinator {
     });
   renew: Coordinator['renew'] = (lease, options) =>
     this.#call('renew', () => this.#inner.renew(lease, options));
+  timeToLive: Coordinator['timeToLive'] = (lease, options) =>
+    this.#call('timeToLive', () => this.#inner.timeToLive(lease, options));
   revoke: Coordinator['revoke'] = (lease, options) =>
     this.#call('revoke', () => this.#inner.revoke(lease, options));
   range: Coordinator['range'] = (range, options) =>

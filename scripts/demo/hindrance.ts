@@ -106,6 +106,7 @@ export function behindGates(
     describe: (options) => coordinator.describe(options),
     grant: (request, options) => call(options, () => coordinator.grant(request)),
     renew: (lease, options) => call(options, () => coordinator.renew(lease)),
+    timeToLive: (lease, options) => call(options, () => coordinator.timeToLive(lease)),
     revoke: (lease, options) => call(options, () => coordinator.revoke(lease)),
     txn: (txn, options) => call(options, () => coordinator.txn(txn)),
     range: (range, options) => call(options, () => coordinator.range(range)),

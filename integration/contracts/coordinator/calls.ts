@@ -51,6 +51,7 @@ export function calls(suite: CoordinatorSuite): void {
     const refused = { code: 'closed', outcome: 'rejected' };
     expect(await rejection(closing.range({ key: under('a') }))).toMatchObject(refused);
     expect(await rejection(run(closing, [], [put(under('b'))]))).toMatchObject(refused);
+    expect(await rejection(closing.timeToLive(1n))).toMatchObject(refused);
     const late = await startWatch(closing, all(), 1n);
     expect(await late.ended).toMatchObject({ code: 'closed' });
     expect(await keysLeft()).not.toContain(under('b'));

@@ -110,6 +110,27 @@ export function leases(suite: CoordinatorSuite): void {
     await suite.coordinator.revoke(kept);
   }, 20_000);
 
+  test('the time that is left counts down in whole seconds, and says nothing of an unknown lease', async () => {
+    const lease = await grantLease(60_000);
+    const left = async () => (await suite.coordinator.timeToLive(lease))?.ttlMs ?? Number.NaN;
+    const before = await suite.coordinator.timeToLive(lease);
+    expect(before).toEqual({ ttlMs: expect.any(Number), grantedTtlMs: 60_000 });
+    expect(await left()).toBeGreaterThanOrEqual(58_000);
+    expect((await left()) % 1_000).toBe(0);
+    await suite.world.passTime(1_100);
+    const later = await left();
+    expect(later).toBeLessThan(before?.ttlMs ?? Number.NaN);
+    await suite.coordinator.renew(lease);
+    expect(await left()).toBeGreaterThan(later);
+
+    await suite.coordinator.revoke(lease);
+    expect(await suite.coordinator.timeToLive(lease)).toBeUndefined();
+    expect(await suite.coordinator.timeToLive(randomLease())).toBeUndefined();
+    expect(await rejection(suite.coordinator.timeToLive(lease, { signal: AbortSignal.abort('no') }))).toBe(
+      'no',
+    );
+  });
+
   test('a lease outlives the client that made it, and ends without it', async () => {
     const mortal = connect();
     const lease = randomLease();

@@ -11,6 +11,7 @@
  * | `suspect` | wall time ran ahead of the monotonic clock (a suspended machine?); a renewal that settles it is under way |
  * | `claim-timeout` | a guard did not promise within `claimTimeoutMs`; the lock was released again |
  * | `claim-failed` | a guard refused or failed; the lock was released again, the guard's error is the `cause` |
+ * | `seal-failed` | a guard did not confirm that it accepts nothing more of a hold, so the hold was not broken |
  * | `drain-timeout` | the work of a lost term did not end in time |
  * | `not-reentrant` | the lock is already held by the surrounding `using` callback |
  * | `closed` | the keeper (or the coordinator) was closed |
@@ -34,6 +35,7 @@ export type LockkeeperErrorCode =
   | 'suspect'
   | 'claim-timeout'
   | 'claim-failed'
+  | 'seal-failed'
   | 'drain-timeout'
   | 'not-reentrant'
   | 'closed'

@@ -1,7 +1,7 @@
 import type { TokenVerifier } from '@lockkeeper/fencing';
 import { type BreakAnswer, type BreakOptions, breakLock } from './break-lock.ts';
 import { closeOnSignals, type EndSignal } from './close-on-signals.ts';
-import type { Coordinator } from './coordinator/coordinator.ts';
+import { type Coordinator, DEFAULT_CALL_TIMEOUT_MS } from './coordinator/coordinator.ts';
 import { HistoryWatch } from './coordinator/history-watch.ts';
 import { Election, type LeaderOptions } from './election/election.ts';
 import type { Term } from './election/term.ts';
@@ -46,6 +46,9 @@ const OPENING_TIMEOUT_MS = 5_000;
 
 /** How long `close()` waits for etcd to confirm releases before it revokes the lease, which frees the rest. */
 const ENDINGS_TIMEOUT_MS = 5_000;
+
+/** How long it tries to revoke the lease after that. */
+const LAST_TRY_TIMEOUT_MS = 1_000;
 
 /**
  * Everything one process holds and waits for in one namespace, on one session at a time. After a session is
@@ -240,7 +243,7 @@ export class Keeper implements AsyncDisposable {
   /**
    * Takes on no new work, lets waits fail with `closed`, asks running `using` callbacks to stop and waits
    * for them, releases every hold, revokes the lease and closes the coordinator. Nothing that keeps the
-   * process alive is left. Idempotent. Do not await it inside a `using` callback: it waits for that to end.
+   * process alive is left. Where etcd does not answer it gives up after some 6 s, and the lease expires. Idempotent. Do not await it inside a `using` callback: it waits for that to end.
    * @throws {@link LockkeeperError} `invalid-option`; nothing else.
    */
   async close(options: CloseOptions = {}): Promise<void> {
@@ -278,11 +281,19 @@ export class Keeper implements AsyncDisposable {
     this.#closing.abort(reason);
     for (const hold of holds) hold.requestStop(reason);
     await within(clock, drainTimeoutMs, surroundings.drained());
-    await within(clock, ENDINGS_TIMEOUT_MS, Promise.all([...holds].map((hold) => hold.release())));
+    const confirmed = await within(clock, ENDINGS_TIMEOUT_MS, this.#endAll());
     await this.#opening?.catch(() => undefined); // whoever waits for it is told; we only need it to be over
-    await within(clock, ENDINGS_TIMEOUT_MS, Promise.all(this.#background));
-    await Promise.all([this.#session, ...this.#retired].map((session) => session?.close()));
+    // Where etcd has not answered for so long, it gets one short try more; the lease expires anyway.
+    const call = { timeoutMs: confirmed ? DEFAULT_CALL_TIMEOUT_MS : LAST_TRY_TIMEOUT_MS };
+    await Promise.all([this.#session, ...this.#retired].map((session) => session?.close(call)));
     await coordinator.close();
+  }
+
+  /** Resolves when etcd has confirmed every ending. */
+  async #endAll(): Promise<true> {
+    await Promise.all([...this.#host.holds].map((hold) => hold.release()));
+    await Promise.all(this.#background);
+    return true;
   }
 
   async #standingSession(signal: AbortSignal): Promise<Session> {

@@ -44,6 +44,8 @@ export class LookupGate {
     try {
       await sleep(this.#clock, due - now, { signal });
     } catch (error) {
+      // Unused, so it is the next one's: else a flood of those who give up would put everybody off for ever.
+      this.#due -= this.#intervalMs;
       this.#give();
       throw error;
     }

@@ -104,7 +104,18 @@ function harmless(logger: Logger): Logger {
 }
 
 /** Everything of a coordinator that is called. */
-const COORDINATOR = ['describe', 'endpoints', 'grant', 'renew', 'revoke', 'txn', 'range', 'watch', 'close'];
+const COORDINATOR = [
+  'describe',
+  'endpoints',
+  'grant',
+  'renew',
+  'timeToLive',
+  'revoke',
+  'txn',
+  'range',
+  'watch',
+  'close',
+];
 const CLOCK = ['now', 'wallTime', 'setTimer'];
 
 function checkCoordinator(coordinator: Coordinator): Coordinator {

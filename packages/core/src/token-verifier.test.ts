@@ -89,6 +89,22 @@ describe('what a verifier asks of etcd', () => {
     expect(new Set(await Promise.all(calls))).toEqual(new Set(['unverified']));
     expect(etcd.asked()).toBe(90);
   });
+
+  it('those who gave up waiting leave their share of a second to who comes after', async () => {
+    const etcd = slowEtcd({ maxPerSecond: 2, timeoutMs: 5_000 });
+    etcd.letGo();
+    for (const flood of [0, 1, 2]) {
+      const calls = Array.from({ length: 104 }, (_, index) =>
+        codeOf(etcd.verify(forged(1_000 * (flood + 1) + index))),
+      );
+      await etcd.clock.advance(5_000);
+      expect(new Set(await Promise.all(calls))).toEqual(new Set(['unverified', 'retry']));
+    }
+    const genuine = codeOf(etcd.verify(forged(7)));
+    await etcd.clock.advance(1_000);
+    expect(await Promise.race([genuine, Promise.resolve('still waiting')])).toBe('unverified');
+    expect(etcd.asked()).toBeLessThanOrEqual(2 * 16 + 3);
+  });
 });
 
 describe('a verification', () => {

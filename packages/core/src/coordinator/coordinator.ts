@@ -28,6 +28,14 @@ export interface Coordinator extends AsyncDisposable {
   /** Renews a lease. `ttlMs` 0: the server does not know it (any more). */
   renew(lease: bigint, options?: CallOptions): Promise<{ readonly ttlMs: number }>;
 
+  /**
+   * How long a lease lives on unless it is renewed; `undefined`: the server does not know it (any more). For
+   * eyes, it decides nothing: the answer is the leader's own count, read without quorum. A leader that was cut
+   * off counts on for a second or two, a new one gives every lease its full time again. A member that knows of
+   * no leader rejects with `unreachable`.
+   */
+  timeToLive(lease: bigint, options?: CallOptions): Promise<LeaseTime | undefined>;
+
   /** Ends a lease and deletes its keys. Rejects with `lease-not-found` where there is none. */
   revoke(lease: bigint, options?: CallOptions): Promise<void>;
 
@@ -79,6 +87,12 @@ export interface GrantReply {
   readonly ttlMs: number;
   /** Of the store, when the grant was applied. */
   readonly revision: bigint;
+}
+
+export interface LeaseTime {
+  /** Left. etcd tells whole seconds, rounded down; 0: due to expire, its keys still there. */
+  readonly ttlMs: number;
+  readonly grantedTtlMs: number;
 }
 
 export interface KeyValue {

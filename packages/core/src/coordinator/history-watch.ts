@@ -38,6 +38,7 @@ export class HistoryWatch implements Coordinator {
   readonly endpoints: Coordinator['endpoints'] = () => this.#inner.endpoints();
   readonly describe: Coordinator['describe'] = (options) => this.#inner.describe(options);
   readonly renew: Coordinator['renew'] = (lease, options) => this.#inner.renew(lease, options);
+  readonly timeToLive: Coordinator['timeToLive'] = (lease, options) => this.#inner.timeToLive(lease, options);
   readonly revoke: Coordinator['revoke'] = (lease, options) => this.#inner.revoke(lease, options);
   readonly watch: Coordinator['watch'] = (request, handler) => this.#inner.watch(request, handler);
 

@@ -1,10 +1,11 @@
 import type { Clock } from '../clock.ts';
 import type { Coordinator, KeySpan, KeyValue, WatchEvent } from '../coordinator/coordinator.ts';
 import { LockkeeperError } from '../errors.ts';
+import { printable } from '../json.ts';
 import { BackOff } from '../lock/back-off.ts';
 import { unlessAborted } from '../signals.ts';
 
-/** Who leads, as etcd had it at some revision. */
+/** Who leads, as etcd had it at some revision. `JSON.stringify` prints its bigints as decimal strings. */
 export interface Leader {
   /** What the leader proclaims. */
   readonly value: string;
@@ -20,13 +21,13 @@ export interface Leader {
 export function leaderOf(kv: KeyValue | undefined): Leader | undefined {
   if (kv === undefined) return undefined;
   const { key, lease, createRevision, modRevision } = kv;
-  return {
+  return printable({
     value: new TextDecoder().decode(kv.value),
     revision: createRevision,
     valueRevision: modRevision,
     key,
     lease,
-  };
+  });
 }
 
 /**
@@ -64,7 +65,7 @@ interface Candidates {
   readonly revision: bigint;
 }
 
-/** Goes on while etcd cannot be reached; `undefined` when the signal aborts. */
+/** Goes on while etcd cannot be reached or has too much to do; `undefined` when the signal aborts. */
 async function readCandidates(
   coordinator: Coordinator,
   span: Required<KeySpan>,
@@ -76,7 +77,7 @@ async function readCandidates(
       return await coordinator.range(span, { signal });
     } catch (error) {
       if (signal.aborted) return undefined;
-      if (!(error instanceof LockkeeperError && error.code === 'unreachable')) throw error;
+      if (!(error instanceof LockkeeperError && MENDABLE.has(error.code))) throw error;
     }
     await backOff.wait(signal).catch(() => undefined);
   }
@@ -158,5 +159,5 @@ class Feed implements Disposable {
   }
 }
 
-const MENDABLE: ReadonlySet<string> = new Set(['compacted', 'unreachable']);
+const MENDABLE: ReadonlySet<string> = new Set(['compacted', 'unreachable', 'limit-exceeded']);
 const FOREVER_MS = Number.MAX_SAFE_INTEGER;

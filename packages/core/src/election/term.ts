@@ -33,6 +33,17 @@ export class Term extends Hold {
   }
 
   async #proclaim(value: string, signal: AbortSignal | undefined): Promise<void> {
+    const { acquisition } = this.fence();
+    try {
+      await this.#writeUntilKnown(value, signal);
+    } catch (error) {
+      // A lost session ends the call with what it tells those who wait; the term knows better.
+      if (acquisition.scope.signal.aborted) this.fence();
+      throw error;
+    }
+  }
+
+  async #writeUntilKnown(value: string, signal: AbortSignal | undefined): Promise<void> {
     // Throws once the term is lost, which bounds the repeats.
     for (let backOff: BackOff | undefined; ; ) {
       const { coordinator, acquisition, spoilt } = this.fence();

@@ -222,10 +222,10 @@ export class Session {
   }
 
   /** Ends the session and revokes its lease, which deletes every key that is left on it. */
-  async close(): Promise<void> {
+  async close(call: CallOptions = {}): Promise<void> {
     this.end('closed');
     this.#members.clear();
-    await this.#revoke();
+    await this.#revoke(call);
   }
 
   async #renew(): Promise<void> {
@@ -332,8 +332,8 @@ export class Session {
   }
 
   /** Best effort, once: what cannot be revoked expires, since nobody renews it any more. */
-  #revoke(): Promise<void> {
-    this.#revoking ??= this.#coordinator.revoke(this.lease).catch((error) => {
+  #revoke(call: CallOptions = {}): Promise<void> {
+    this.#revoking ??= this.#coordinator.revoke(this.lease, call).catch((error) => {
       if (error instanceof LockkeeperError && error.code === 'lease-not-found') return;
       this.#logger.debug(
         { session: this.id, err: error },

@@ -4,6 +4,7 @@ import type {
   EndpointHealth,
   GrantReply,
   GrantRequest,
+  LeaseTime,
   RangeReply,
   RangeRequest,
   Txn,
@@ -92,6 +93,11 @@ export class SimulatedConnection implements Coordinator {
   renew(lease: bigint, options?: CallOptions): Promise<{ readonly ttlMs: number }> {
     const what = { verb: 'renew', detail: () => this.#around.trace?.lease(lease) ?? '' };
     return this.#call({ what, options, apply: (store) => store.renew(lease), renews: lease });
+  }
+
+  timeToLive(lease: bigint, options?: CallOptions): Promise<LeaseTime | undefined> {
+    const what = { verb: 'time to live', detail: () => this.#around.trace?.lease(lease) ?? '' };
+    return this.#call({ what, options, apply: (store) => store.timeToLive(lease) });
   }
 
   revoke(lease: bigint, options?: CallOptions): Promise<void> {

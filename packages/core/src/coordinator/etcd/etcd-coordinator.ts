@@ -7,6 +7,7 @@ import type {
   EndpointHealth,
   GrantReply,
   GrantRequest,
+  LeaseTime,
   RangeReply,
   RangeRequest,
   Txn,
@@ -23,7 +24,14 @@ import { renewOnce } from './renewals.ts';
 import { ANONYMOUS, describeMember } from './status.ts';
 import { Turns } from './turns.ts';
 import { Watchers } from './watchers.ts';
-import { decodeRangeReply, decodeRevision, decodeTxnReply, encodeRange, encodeTxn } from './wire.ts';
+import {
+  decodeLeaseTime,
+  decodeRangeReply,
+  decodeRevision,
+  decodeTxnReply,
+  encodeRange,
+  encodeTxn,
+} from './wire.ts';
 
 export type { EtcdCredentials } from './credentials.ts';
 export type { EtcdAuth, EtcdOptions } from './options.ts';
@@ -37,6 +45,7 @@ const GRANT: CallPlan = { what: 'grant', ...WRITE };
 const REVOKE: CallPlan = { what: 'revoke', ...WRITE };
 const TXN: CallPlan = { what: 'txn', ...WRITE };
 const READING_TXN: CallPlan = { what: 'txn', ...READ };
+const TIME_TO_LIVE: CallPlan = { what: 'time to live', ...READ, requireLeader: true };
 const RENEW: CallPlan = { what: 'renew', tries: 2, requireLeader: true };
 
 /** Transactions and reads on their way at once. More would not make etcd, or Node's gRPC, any faster. */
@@ -114,6 +123,14 @@ class EtcdCoordinator implements Coordinator {
     // A member that came back without its leases says so of one that the others still know: ask another.
     this.#endpoints.moveOn(this.#endpoints.current);
     return { ttlMs: await this.#renewOnce(lease, { ...options, timeoutMs: leftMs }) };
+  }
+
+  async timeToLive(lease: bigint, options?: CallOptions): Promise<LeaseTime | undefined> {
+    const request = { ID: String(lease), keys: false };
+    const reply = await this.#endpoints.call(TIME_TO_LIVE, options, ({ leaseClient }, rpc) =>
+      leaseClient.leaseTimeToLive(request, rpc),
+    );
+    return decodeLeaseTime(reply);
   }
 
   async revoke(lease: bigint, options?: CallOptions): Promise<void> {

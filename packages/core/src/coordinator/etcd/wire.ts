@@ -4,6 +4,7 @@ import {
   type ICompare,
   type IEvent,
   type IKeyValue,
+  type ILeaseTimeToLiveResponse,
   type IRangeRequest,
   type IRangeResponse,
   type IRequestOp,
@@ -19,6 +20,7 @@ import type {
   Compare,
   KeySpan,
   KeyValue,
+  LeaseTime,
   Operation,
   OperationResult,
   RangeReply,
@@ -154,6 +156,17 @@ function decodeKeyValue(kv: IKeyValue): KeyValue {
     version: BigInt(kv.version),
     lease: BigInt(kv.lease),
   };
+}
+
+/**
+ * Only the granted time tells an unknown lease, with 0: the time left is negative also for one that is overdue.
+ * A member that has just been elected may say 292 years, before it has set its clocks.
+ */
+export function decodeLeaseTime({ TTL, grantedTTL }: ILeaseTimeToLiveResponse): LeaseTime | undefined {
+  const granted = Number(grantedTTL);
+  if (granted <= 0) return undefined;
+  const left = Math.min(Math.max(0, Number(TTL)), granted);
+  return { ttlMs: left * 1_000, grantedTtlMs: granted * 1_000 };
 }
 
 export function decodeEvent({ type, kv }: IEvent): WatchEvent {

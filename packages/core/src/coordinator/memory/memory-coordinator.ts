@@ -6,6 +6,7 @@ import type {
   EndpointHealth,
   GrantReply,
   GrantRequest,
+  LeaseTime,
   RangeReply,
   RangeRequest,
   Txn,
@@ -66,6 +67,10 @@ class Connection implements MemoryCoordinator {
 
   renew(lease: bigint, options?: CallOptions): Promise<{ readonly ttlMs: number }> {
     return this.#call(options, () => this.store.renew(lease));
+  }
+
+  timeToLive(lease: bigint, options?: CallOptions): Promise<LeaseTime | undefined> {
+    return this.#call(options, () => this.store.timeToLive(lease));
   }
 
   revoke(lease: bigint, options?: CallOptions): Promise<void> {

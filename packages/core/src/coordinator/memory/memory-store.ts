@@ -6,6 +6,7 @@ import type {
   GrantRequest,
   KeySpan,
   KeyValue,
+  LeaseTime,
   OperationResult,
   RangeReply,
   RangeRequest,
@@ -97,6 +98,14 @@ export class MemoryStore {
     if (lease === undefined) return { ttlMs: 0 };
     this.#leases.renew(lease);
     return { ttlMs: lease.ttlMs };
+  }
+
+  timeToLive(id: bigint): LeaseTime | undefined {
+    this.#expireLeases();
+    const lease = this.#leases.get(id);
+    if (lease === undefined) return undefined;
+    const leftMs = lease.expiresAt - this.clock.now();
+    return { ttlMs: Math.floor(leftMs / 1_000) * 1_000, grantedTtlMs: lease.ttlMs };
   }
 
   revoke(id: bigint): void {
