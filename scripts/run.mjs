@@ -42,7 +42,7 @@ async function matrix(args) {
 /** @param {readonly string[]} args */
 async function benchGuards(args) {
   await setUpAll();
-  const main = join(root, 'scripts', 'bench', 'guards.ts');
+  const main = join(root, 'integration', 'guards', 'bench', 'main.ts');
   return node(['--conditions=@lockkeeper/source', '--import', 'tsx', main, ...args]);
 }
 

@@ -1,5 +1,6 @@
 // The matrix of pause points as tests: one for each point of each storage. `npm run matrix` prints it.
 import { execFile } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { beforeAll, describe, expect, it } from 'vitest';
@@ -39,6 +40,26 @@ describe('an old owner that pauses', () => {
       // The same play without the guard does lose something, so it can find a loss.
       expect(find(matrix.unguarded, pausePoint)?.lost).toBeGreaterThan(0);
     });
+  });
+});
+
+describe('the documentation', () => {
+  it('shows the table of the program: its points, its storages, no loss with a guard', async () => {
+    const page = await readFile(new URL('../../docs/guards/README.md', import.meta.url), 'utf8');
+    const lines = (page.split('<!-- npm run matrix -- --markdown -->')[1] ?? '').split('\n');
+    const cells = (start: string) =>
+      lines
+        .find((line) => line.startsWith(`| ${start} |`))
+        ?.split('|')
+        .slice(2, -1);
+    expect(cells('pause point')?.map((name) => name.trim())).toEqual(Object.keys(STORAGES));
+    for (const point of POINTS) {
+      const shown = cells(point)?.map((cell) => cell.trim().slice(0, 6));
+      const expected = Object.values<Storage>(STORAGES).map(({ without }) =>
+        without[point] === undefined ? '0 / 0 ' : '-',
+      );
+      expect(shown, point).toEqual(expected);
+    }
   });
 });
 

@@ -51,7 +51,7 @@ export const CONTESTANTS = {
 
 export type ContestName = keyof typeof CONTESTANTS;
 
-/** Closes in reverse order. */
+/** One after another, in this order. */
 function closing(...steps: readonly (() => unknown)[]): () => Promise<void> {
   return async () => {
     for (const step of steps) await step();
