@@ -1,11 +1,12 @@
 import type {
   CallOptions,
   Compare,
+  Coordinator,
   KeySpan,
   Operation,
   OperationResult,
   RangeRequest,
-  TxnReply,
+  RangeResult,
 } from './coordinator/coordinator.ts';
 import { LockkeeperError } from './errors.ts';
 import type { Acquisition } from './lock/acquisition.ts';
@@ -97,15 +98,12 @@ export class FencedTxn {
       {
         compare: [...hold.compare(), ...this.#conditions],
         success: this.#operations,
-        failure: [...acquisition.places, { key: acquisition.lineageKey }].map(({ key }) => ({
-          op: 'range',
-          key,
-        })),
+        failure: [],
       },
       options,
     );
     if (reply.succeeded) return { applied: true, revision: reply.revision, results: reply.results };
-    const why = whyRefused(acquisition, reply);
+    const why = await whyRefused(coordinator, acquisition, options);
     if (why === 'condition') return { applied: false };
     throw await spoilt(why);
   }
@@ -123,12 +121,17 @@ export class FencedTxn {
   }
 }
 
-/** The reply's ranges say which comparison failed. */
-function whyRefused(
+/**
+ * Asked only after a refusal, so that what is applied costs no more than it must. A hold that stands now stood then:
+ * its keys never come back.
+ */
+async function whyRefused(
+  coordinator: Coordinator,
   acquisition: Acquisition,
-  { results }: TxnReply,
-): 'condition' | SpoilCause | 'history-regressed' {
-  const found = results.map((result) => (result.op === 'range' ? result.kvs[0] : undefined));
+  options: CallOptions,
+): Promise<'condition' | SpoilCause | 'history-regressed'> {
+  const keys = [...acquisition.places.map(({ key }) => key), acquisition.lineageKey];
+  const found = (await readAll(coordinator, keys, options)).map(({ kvs }) => kvs[0]);
   const lineage = found.pop();
   const named = lineage && new TextDecoder().decode(lineage.value);
   if (named !== acquisition.session.lineage) return 'history-regressed';
@@ -138,4 +141,20 @@ function whyRefused(
     return own !== undefined && acquisition.isIntact(place, own);
   });
   return intact ? 'condition' : 'foreign-write';
+}
+
+async function readAll(
+  coordinator: Coordinator,
+  keys: readonly string[],
+  options: CallOptions,
+): Promise<readonly RangeResult[]> {
+  const success = keys.map((key): Operation => ({ op: 'range', key }));
+  try {
+    const { results } = await coordinator.txn({ compare: [], success, failure: [] }, options);
+    return results.filter((result) => result.op === 'range');
+  } catch (cause) {
+    if (!(cause instanceof LockkeeperError && cause.code === 'unreachable')) throw cause;
+    const why = 'the transaction was refused, and etcd could not be asked which comparison failed';
+    throw new LockkeeperError('unreachable', why, { cause, outcome: 'rejected' });
+  }
 }
