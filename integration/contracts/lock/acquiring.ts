@@ -54,6 +54,25 @@ export function describeAcquiring(where: string, newWorld: MakeLockWorld): void 
       expect(await world.queueLength('x')).toBe(0);
     });
 
+    it('A15: when one holder after another vanishes, one waiter at a time is granted, in queue order', async () => {
+      const world = await newWorld();
+      const keepers = await Promise.all(Array.from({ length: 12 }, () => world.keeper()));
+      const granted: Hold[] = [];
+      for (const [index, keeper] of keepers.entries()) {
+        void settled(keeper.lock('x').acquire()).then(({ value }) => value && granted.push(value));
+        await world.until('in line', async () => (await world.queueLength('x')) === index + 1);
+      }
+      for (let turn = 1; turn <= keepers.length; turn += 1) {
+        await world.until('the next one holds', () => granted.length >= turn);
+        await world.passTime(20);
+        expect(granted).toHaveLength(turn);
+        await world.raw.revoke(await world.leaseOf('x', 0));
+      }
+      const revisions = granted.map(({ token }) => token.revision);
+      expect(revisions).toEqual([...revisions].sort((a, b) => (a < b ? -1 : 1)));
+      expect(await world.queueLength('x')).toBe(0);
+    });
+
     it('is fair across keepers: first come, first served', async () => {
       const world = await newWorld();
       const keepers = [await world.keeper(), await world.keeper(), await world.keeper()];

@@ -138,10 +138,14 @@ export function describeBreaking(where: string, newWorld: MakeLockWorld): void {
       const broken = async (hold: Hold) =>
         soon(world, operator.break('x', { token: hold.token, guards: [] })).then(({ outcome }) => outcome);
       connection.loseNextReply(isEnding);
-      expect(await broken(await owner.lock('x').acquire())).toBe('broken');
+      const first = await owner.lock('x').acquire();
+      expect(await broken(first)).toBe('broken');
       expect(await world.queueLength('x')).toBe(0);
+      // Then its slot is free again, and the next one takes it.
+      await first.release();
 
       const held = connection.holdNextBack(isEnding);
+      await world.until('all is over', async () => (await owner.health()).unconfirmedReleases === 0);
       const hold = await owner.lock('x').acquire();
       const queue = await world.queue('x');
       expect(await broken(hold)).toBe('broken');

@@ -1,4 +1,4 @@
-import type { Claimable, FencingToken } from '@lockkeeper/fencing';
+import { type Claimable, type FencingToken, GuardError } from '@lockkeeper/fencing';
 import { describe, expect, it } from 'vitest';
 import type { MakeLockWorld } from '../lock-world.ts';
 import { settled, soon } from '../outcome.ts';
@@ -40,6 +40,28 @@ export function describeClaims(where: string, newWorld: MakeLockWorld): void {
       expect(outcome).toMatchObject({ error: { code: 'claim-timeout' } });
       expect(String(outcome.error)).toMatch(/"accounts".*claimTimeoutMs 200/);
       expect(await soon(world, b.lock('x').acquire())).toHaveProperty('standing', 'held');
+    });
+
+    it('names the guard that did not promise in time, and what it answered last', async () => {
+      const world = await newWorld();
+      const keeper = await world.keeper();
+      const promises = new SlowGuard('accounts');
+      const lost = new GuardError('unknown', 'guard "accounts": the reply was lost');
+      const elsewhere: Claimable = {
+        resource: 'accounts',
+        claim: () => Promise.reject(lost),
+        seal: () => Promise.resolve(),
+      };
+      const claims = [promises, elsewhere];
+      const acquiring = settled(keeper.lock('x').acquire({ claims, claimTimeoutMs: 200 }));
+      await world.until('asked', () => promises.claims.length === 1);
+      promises.answer();
+      await world.passTime(250);
+      expect((await acquiring).error).toMatchObject({
+        code: 'claim-timeout',
+        message: expect.stringMatching(/guard "accounts" within claimTimeoutMs 200: .*the reply was lost/),
+        cause: lost,
+      });
     });
 
     it('a guard that refuses costs the lock, with the reason', async () => {

@@ -113,6 +113,17 @@ export function describeFencedWrites(where: string, newWorld: MakeLockWorld): vo
       const own = hold.compare()[0]?.key ?? '';
       expect(() => fencedTxn(hold).put('', 'x')).toThrow(/key is ""/);
       expect(() => fencedTxn(hold).put(own, 'x')).toThrow(/queue of the lock itself/);
+      // Nor in one sweep with others, nor the history that it was granted in.
+      for (const rangeEnd of ['\0', `${own}0`, `${own.slice(0, -1)}~`]) {
+        const sweep = { key: own.slice(0, 3), rangeEnd };
+        expect(() => fencedTxn(hold).delete(sweep)).toThrow(/queue of the lock itself/);
+        fencedTxn(hold).range(sweep);
+      }
+      const lineage = hold.compare()[1]?.key ?? '';
+      expect(() => fencedTxn(hold).put(lineage, 'x')).toThrow(/lineage of all locks/);
+      fencedTxn(hold)
+        .delete({ key: `${lineage}0`, rangeEnd: `${lineage}1` })
+        .delete(own.slice(0, 3));
       expect(() => fencedTxn({} as Hold)).toThrow(/hold is .* lacks compare\(\)/);
       expect(() => fencedTxn(hold).when({ key: 'k', target: 'valu' } as never)).toThrow(/target is "valu"/);
       await expect(fencedTxn(hold).commit()).rejects.toMatchObject({ code: 'invalid-option' });

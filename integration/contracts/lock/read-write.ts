@@ -93,6 +93,45 @@ export function describeReadWriteLocks(where: string, newWorld: MakeLockWorld): 
       expect((await keeper.readWriteLock('x').write.acquire()).standing).toBe('held');
     });
 
+    it('A13: a writer that becomes a reader lets the readers behind it in, and no writer', async () => {
+      const world = await newWorld();
+      const [a, b, c, d, e] = await Promise.all([1, 2, 3, 4, 5].map(() => world.keeper()));
+      const writing = (await a?.readWriteLock('x').write.acquire()) ?? expect.unreachable();
+      const reading = settled(b?.readWriteLock('x').read.acquire() ?? expect.unreachable());
+      await world.until('a reader behind', async () => (await line(world, 'x')).length === 2);
+      const nextWriter = settled(c?.readWriteLock('x').write.acquire() ?? expect.unreachable());
+      await world.until('a writer behind', async () => (await line(world, 'x')).length === 3);
+      const lastReader = settled(d?.readWriteLock('x').read.acquire() ?? expect.unreachable());
+      await world.until('a reader at the end', async () => (await line(world, 'x')).length === 4);
+      const { revision } = writing.token;
+      await Promise.all([writing.downgrade(), writing.downgrade()]);
+      const { value: reader } = await soon(world, reading);
+      await world.passTime(700);
+      expect([writing.standing, reader?.standing]).toEqual(['held', 'held']);
+      expect(writing.token.revision).toBe(revision);
+      expect(await line(world, 'x')).toHaveLength(4);
+      await reader?.release();
+      await world.passTime(300);
+      expect(await Promise.race([nextWriter, Promise.resolve('waits')])).toBe('waits');
+      expect(await writing.release()).toMatchObject({ outcome: 'released' });
+      const { value: writer } = await soon(world, nextWriter);
+      expect(await Promise.race([lastReader, Promise.resolve('waits')])).toBe('waits');
+      await writer?.release();
+      const { value: last } = await soon(world, lastReader);
+      await last?.release();
+      // And where nobody waits, a reader that comes later shares at once.
+      const again = (await a?.readWriteLock('x').write.acquire()) ?? expect.unreachable();
+      await again.downgrade();
+      expect((await soon(world, e?.readWriteLock('x').read.acquire() ?? expect.unreachable())).standing).toBe(
+        'held',
+      );
+      await again.release();
+      await expect(again.downgrade()).resolves.toBeUndefined();
+      const released = (await c?.readWriteLock('y').write.acquire()) ?? expect.unreachable();
+      await released.release();
+      await expect(released.downgrade()).rejects.toMatchObject({ code: 'released' });
+    });
+
     it('one side inside the other would wait for itself, and is refused', async () => {
       const world = await newWorld();
       const { read, write } = (await world.keeper()).readWriteLock('x');

@@ -41,14 +41,14 @@ export function describeLockSets(where: string, newWorld: MakeLockWorld): void {
       expect((await soon(world, behind)).value?.token.revision).toBeGreaterThan(both?.token.revision ?? 0n);
     });
 
-    it('cannot deadlock, in whatever order they name the locks', async () => {
+    it('A9: cannot deadlock, in whatever order they name the locks', async () => {
       const world = await newWorld();
       const names = ['a', 'b', 'c', 'd'];
       const keepers = await Promise.all(Array.from({ length: 4 }, () => world.keeper()));
       let inside = 0;
       let turns = 0;
       const work = keepers.flatMap((keeper, shift) =>
-        Array.from({ length: 5 }, async (_, round) => {
+        Array.from({ length: 25 }, async (_, round) => {
           const order = names.map((_, index) => names[(index * (round % 2 === 0 ? 1 : 3) + shift) % 4] ?? '');
           // Any two of these have a name in common.
           await keeper.locks(order.slice(0, 3)).using({}, async () => {
@@ -61,7 +61,7 @@ export function describeLockSets(where: string, newWorld: MakeLockWorld): void {
         }),
       );
       await soon(world, Promise.all(work));
-      expect(turns).toBe(20);
+      expect(turns).toBe(100);
     });
 
     it('tryAcquire takes all or nothing', async () => {

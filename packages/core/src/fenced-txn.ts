@@ -1,12 +1,13 @@
-import type {
-  CallOptions,
-  Compare,
-  Coordinator,
-  KeySpan,
-  Operation,
-  OperationResult,
-  RangeRequest,
-  RangeResult,
+import {
+  type CallOptions,
+  type Compare,
+  type Coordinator,
+  type KeySpan,
+  type Operation,
+  type OperationResult,
+  prefixSpan,
+  type RangeRequest,
+  type RangeResult,
 } from './coordinator/coordinator.ts';
 import { LockkeeperError } from './errors.ts';
 import type { Acquisition } from './lock/acquisition.ts';
@@ -62,11 +63,12 @@ export class FencedTxn {
     return this;
   }
 
+  /** Writes one key, under `lease` where one is given: it goes with that lease, not with the hold. */
   put(key: string, value: string | Uint8Array, options: { readonly lease?: bigint } = {}): this {
     return this.#add({ op: 'put', key, value, lease: options.lease });
   }
 
-  /** One key, or a span of them. etcd refuses two writes of one key in a transaction. */
+  /** One key, or a span of them; none that the lock itself stands on. etcd refuses two writes of one key in a transaction. */
   delete(span: string | KeySpan): this {
     return this.#add({ op: 'delete', ...(typeof span === 'string' ? { key: span } : span) });
   }
@@ -111,14 +113,32 @@ export class FencedTxn {
   #add(operation: Operation & { readonly key: string }): this {
     const { key } = operation;
     if (typeof key !== 'string' || key === '') throw invalidOption('key', key, 'expected a non-empty string');
-    if (
-      operation.op !== 'range' &&
-      this.#hold.fence().acquisition.places.some(({ keys }) => key.startsWith(keys))
-    )
-      throw invalidOption('key', key, 'it belongs to the queue of the lock itself');
+    const whose = operation.op === 'range' ? undefined : this.#ownerOf(operation);
+    if (whose !== undefined) throw invalidOption('key', key, `it is, or the span touches, ${whose}`);
     this.#operations.push(operation);
     return this;
   }
+
+  /** What must not be written here, since the hold stands on it. */
+  #ownerOf(span: KeySpan): string | undefined {
+    const { places, lineageKey } = this.#hold.fence().acquisition;
+    if (places.some(({ keys }) => overlap(span, prefixSpan(keys))))
+      return 'part of the queue of the lock itself';
+    return overlap(span, { key: lineageKey }) ? 'the lineage of all locks' : undefined;
+  }
+}
+
+/** As the end of a span: every key from its beginning on. */
+const ALL_KEYS_FROM = '\0';
+
+function overlap(a: KeySpan, b: KeySpan): boolean {
+  const startsBefore = (one: KeySpan, other: KeySpan) =>
+    other.rangeEnd === ALL_KEYS_FROM || Buffer.compare(Buffer.from(one.key), endOf(other)) < 0;
+  return startsBefore(a, b) && startsBefore(b, a);
+}
+
+function endOf({ key, rangeEnd = `${key}\0` }: KeySpan): Buffer {
+  return Buffer.from(rangeEnd);
 }
 
 /**

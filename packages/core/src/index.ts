@@ -62,6 +62,7 @@ export type { Contender } from './lock/acquisition.ts';
 export type { Hold, HoldStanding, ReleaseAnswer } from './lock/hold.ts';
 export type { Lock, TryAcquired } from './lock/lock.ts';
 export type { ReleaseRequest } from './lock/release-request.ts';
+export type { WriteHold } from './lock/write-hold.ts';
 export type { LockKind } from './lock-kind.ts';
 export type { ConnectOptions, Logger } from './options.ts';
 export type { Sealable } from './seal-guards.ts';

@@ -17,6 +17,7 @@ import { Lock } from './lock/lock.ts';
 import type { LockHost } from './lock/lock-host.ts';
 import { OwnershipWatch } from './lock/ownership-watch.ts';
 import { Surroundings } from './lock/surroundings.ts';
+import { WriteHold } from './lock/write-hold.ts';
 import { type ConnectOptions, type ResolvedOptions, resolveOptions } from './options.ts';
 import { Semaphore, type SemaphoreOptions } from './semaphore/semaphore.ts';
 import { readLineage } from './session/lineage.ts';
@@ -29,8 +30,8 @@ import { checkObject, duration, invalidOption } from './validation.ts';
 export interface ReadWriteLock {
   /** Held by any number at once; waits for the writers before it. */
   readonly read: Lock;
-  /** Held by one alone; waits for everybody before it. */
-  readonly write: Lock;
+  /** Held by one alone; waits for everybody before it. Its hold can go on as a reader's: `hold.downgrade()`. */
+  readonly write: Lock<WriteHold>;
 }
 
 export interface CloseOptions {
@@ -111,7 +112,7 @@ export class Keeper implements AsyncDisposable {
     const { read, write } = this.#host.layout.readWrite(name);
     return {
       read: new Lock({ name, queues: [read] }, this.#host, options),
-      write: new Lock({ name, queues: [write] }, this.#host, options),
+      write: new Lock<WriteHold>({ name, queues: [write], Hold: WriteHold }, this.#host, options),
     };
   }
 

@@ -65,8 +65,7 @@ export class Election {
   async campaign(options: CampaignOptions = {}): Promise<Term> {
     checkObject('options', options);
     const value = checkValue(options.value ?? this.#host.options.identity);
-    // The class of the hold is part of the target.
-    return (await this.#candidacy(value).acquire(options)) as Term;
+    return this.#candidacy(value).acquire(options);
   }
 
   /**
@@ -155,9 +154,9 @@ export class Election {
     yield* observeLeader(resolved.coordinator, this.#queue.rivals, scope.signal);
   }
 
-  #candidacy(value: string): Lock {
+  #candidacy(value: string): Lock<Term> {
     const target = { name: this.name, queues: [this.#queue], value, Hold: Term };
-    return new Lock(target, this.#host, this.#options);
+    return new Lock<Term>(target, this.#host, this.#options);
   }
 
   /** `undefined`: it failed in a way that another try may mend. */

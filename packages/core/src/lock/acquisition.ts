@@ -56,7 +56,7 @@ export type Admit = (
 ) => Promise<{ readonly revision: bigint } | { readonly holder: KeyValue | undefined }>;
 
 /** Where one acquisition stands in one queue. */
-export interface Place extends Pick<Queue, 'keys' | 'details'> {
+export interface Place extends Pick<Queue, 'keys' | 'isRewritable'> {
   readonly key: string;
   /** The key whose value says whose acquisition this is; mostly the same. */
   readonly detailsKey: string;
@@ -141,14 +141,14 @@ export class Acquisition implements SessionMember {
    * The comparison that tells our key in a place from every other one: by the revision where we know it, which no
    * other key can have, else by the details of this acquisition.
    */
-  standsAt({ key, detailsKey, details, revision }: Place): Compare {
+  standsAt({ key, detailsKey, isRewritable, revision }: Place): Compare {
     if (revision === undefined) return { key: detailsKey, target: 'value', is: '=', to: this.details };
-    return { key, target: details === undefined ? 'modRevision' : 'createRevision', is: '=', to: revision };
+    return { key, target: isRewritable ? 'createRevision' : 'modRevision', is: '=', to: revision };
   }
 
   /** Whether a key of ours is as we left it: written once, or by nobody but its owner. */
-  isIntact({ details, revision }: Place, kv: KeyValue): boolean {
-    if (details === undefined) return kv.modRevision === revision;
+  isIntact({ isRewritable, revision }: Place, kv: KeyValue): boolean {
+    if (!isRewritable) return kv.modRevision === revision;
     return kv.createRevision === revision && kv.lease === this.session.lease;
   }
 
@@ -200,7 +200,18 @@ export function readContender(kv: KeyValue): Contender {
   });
 }
 
-type Details = { readonly [field in 'acquisition' | 'identity' | 'host' | 'pid' | 'since']?: unknown };
+/** The details of a writer that has become a reader, in the place that it has. */
+export function downgraded(details: string): string {
+  return JSON.stringify({ ...(JSON.parse(details) as object), downgraded: true });
+}
+
+export function isDowngraded({ value }: KeyValue): boolean {
+  return parseDetails(new TextDecoder().decode(value)).downgraded === true;
+}
+
+type Details = {
+  readonly [field in 'acquisition' | 'identity' | 'host' | 'pid' | 'since' | 'downgraded']?: unknown;
+};
 
 function parseDetails(json: string): Details {
   try {

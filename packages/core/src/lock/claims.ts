@@ -21,17 +21,18 @@ export async function claimAll(
 ): Promise<void> {
   if (claims.length === 0) return;
   using scope = new AbortScope().follow(signal);
-  const waitingFor = new Set(claims.map((guard) => guard.resource));
+  /** And what they answered last. By guard: one resource may have guards in several storages. */
+  const waitingFor = new Map<Claimable, unknown>(claims.map((guard) => [guard, undefined]));
   scope.limit(clock, timeoutMs, () => {
-    const names = [...waitingFor].map((name) => `"${name}"`).join(', ');
-    return new LockkeeperError(
-      'claim-timeout',
-      `no promise from guard ${names} within claimTimeoutMs ${timeoutMs}`,
-    );
+    const names = [...waitingFor.keys()].map(({ resource }) => `"${resource}"`).join(', ');
+    const cause = [...waitingFor.values()].find((answer) => answer !== undefined);
+    const why = cause === undefined ? '' : `: ${messageOf(cause)}`;
+    const what = `no promise from guard ${names} within claimTimeoutMs ${timeoutMs}${why}`;
+    return new LockkeeperError('claim-timeout', what, cause === undefined ? {} : { cause });
   });
   const claimOne = async (guard: Claimable): Promise<void> => {
-    await claim(clock, guard, token, scope.signal);
-    waitingFor.delete(guard.resource);
+    await claim(clock, guard, token, scope.signal, (answer) => waitingFor.set(guard, answer));
+    waitingFor.delete(guard);
   };
   try {
     await unlessAborted(scope.signal, Promise.all(claims.map(claimOne)));
@@ -48,6 +49,7 @@ async function claim(
   guard: Claimable,
   token: FencingToken,
   signal: AbortSignal,
+  note: (answer: unknown) => void,
 ): Promise<void> {
   const backOff = new BackOff(clock);
   for (;;) {
@@ -65,6 +67,7 @@ async function claim(
           },
         );
       }
+      note(error);
     }
     await backOff.wait(signal);
   }

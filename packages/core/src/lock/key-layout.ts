@@ -35,10 +35,14 @@ export interface Queue {
   /** Whoever has a key here that was created before ours has to leave first. It may include our own. */
   readonly rivals: Required<KeySpan>;
   /**
-   * Given where the values of own keys are the user's, and may be rewritten while they are held: below this the
-   * details of who stands behind each of them are kept. Such a key is told by its create revision.
+   * Given where the values of own keys are the user's: below this the details of who stands behind each of them are
+   * kept.
    */
   readonly details?: string;
+  /** Whether a holder may rewrite the value of its key. Then the key is told by its create revision. */
+  readonly isRewritable?: boolean;
+  /** Whether a rival that holds, and has become a reader, need not leave first. */
+  readonly sharesWithDowngraded?: boolean;
   /** Where those of the rivals stand who hold together. */
   readonly readers?: string;
   /**
@@ -86,8 +90,8 @@ export class KeyLayout {
     const family = `${this.#root}/rw/${keySegment('name', name)}/`;
     const [readers, writers] = [`${family}r/`, `${family}w/`];
     return {
-      read: { keys: readers, rivals: prefixSpan(writers), family },
-      write: { keys: writers, rivals: prefixSpan(family), readers, family },
+      read: { keys: readers, rivals: prefixSpan(writers), sharesWithDowngraded: true, family },
+      write: { keys: writers, rivals: prefixSpan(family), readers, isRewritable: true, family },
     };
   }
 
@@ -109,7 +113,13 @@ export class KeyLayout {
   election(name: string): Queue {
     const segment = keySegment('name', name);
     const keys = `${this.#root}/election/${segment}/`;
-    return { keys, rivals: prefixSpan(keys), family: keys, details: `${this.#root}/candidates/${segment}/` };
+    return {
+      keys,
+      rivals: prefixSpan(keys),
+      family: keys,
+      details: `${this.#root}/candidates/${segment}/`,
+      isRewritable: true,
+    };
   }
 
   /**

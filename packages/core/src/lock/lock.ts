@@ -34,8 +34,8 @@ const MOST_DELAYED = 50;
 const GONE_WITHIN_MS = 1_000;
 
 /** The hold, or who has it instead (`undefined` where it was released in that moment). */
-export type TryAcquired =
-  | { readonly hold: Hold; readonly holder?: undefined }
+export type TryAcquired<H extends Hold = Hold> =
+  | { readonly hold: H; readonly holder?: undefined }
   | { readonly hold?: undefined; readonly holder: Contender | undefined };
 
 /**
@@ -45,7 +45,7 @@ export type TryAcquired =
  * By itself it is an optimisation, not a safeguard: a holder that is paused past its lease does not know
  * that it lost the lock until it looks. Pair it with a guard wherever two writers at once do harm.
  */
-export class Lock {
+export class Lock<H extends Hold = Hold> {
   readonly name: string;
   readonly #target: LockTarget;
   readonly #host: LockHost;
@@ -78,7 +78,7 @@ export class Lock {
    * of them nothing is left in the queue. A failure waits up to 1 s for that; where the caller gave up, or
    * etcd cannot be reached, it is seen to in the background.
    */
-  async acquire(options: AcquireOptions = {}): Promise<Hold> {
+  async acquire(options: AcquireOptions = {}): Promise<H> {
     const attempt = this.#resolve(options);
     this.#host.surroundings.refuseIfHeld(this.#target.queues.flatMap(({ family }) => family ?? []));
     const { hold, holder } = await this.#attempt(attempt.waitTimeoutMs === 0 ? 'try' : 'queue', attempt);
@@ -95,7 +95,7 @@ export class Lock {
    * cannot be reached it goes on trying for 5 s.
    * @throws {@link LockkeeperError} as `acquire` does, or `signal.reason`.
    */
-  async tryAcquire(options: TryAcquireOptions = {}): Promise<TryAcquired> {
+  async tryAcquire(options: TryAcquireOptions = {}): Promise<TryAcquired<H>> {
     return this.#attempt('try', { ...this.#resolve(options), waitTimeoutMs: 0 });
   }
 
@@ -108,7 +108,7 @@ export class Lock {
    *
    * @throws what `work` throws, or what `acquire` throws.
    */
-  async using<T>(options: AcquireOptions, work: (hold: Hold) => T | PromiseLike<T>): Promise<T> {
+  async using<T>(options: AcquireOptions, work: (hold: H) => T | PromiseLike<T>): Promise<T> {
     if (typeof work !== 'function') throw invalidOption('work', work, 'expected a function');
     const hold = await this.acquire(options);
     return this.#host.surroundings.run(hold, work);
@@ -146,7 +146,7 @@ export class Lock {
     throw invalidOption('lockDelayMs', attempt.lockDelayMs, why);
   }
 
-  async #attempt(mode: EnqueueMode, attempt: Attempt): Promise<TryAcquired> {
+  async #attempt(mode: EnqueueMode, attempt: Attempt): Promise<TryAcquired<H>> {
     using scope = new AbortScope().follow(this.#host.closing).follow(attempt.signal);
     const wait = new WaitLimit(this.name, attempt.waitTimeoutMs, this.#host, scope);
     this.#host.waits.add(wait);
@@ -170,7 +170,7 @@ export class Lock {
     overall: AbortScope,
     wait: WaitLimit,
     mayStartOver: boolean,
-  ): Promise<TryAcquired | undefined> {
+  ): Promise<TryAcquired<H> | undefined> {
     const { coordinator } = this.#host.options;
     const session = await this.#session(overall.signal);
     const acquisition = new Acquisition(this.#target, session, this.#host.layout, this.#host.options);
@@ -178,7 +178,7 @@ export class Lock {
     wait.trouble = () => acquisition.trouble;
     using scope = new AbortScope().follow(overall.signal).follow(acquisition.scope.signal);
     let token: bigint | undefined;
-    let hold: Hold | undefined;
+    let hold: H | undefined;
     try {
       const { admit, claimsOf } = this.#target;
       const enqueued = await enqueue(coordinator, acquisition, admit ? 'queue' : mode, scope.signal);
@@ -193,7 +193,8 @@ export class Lock {
       if (!('revision' in admitted)) return this.#leaveIt(acquisition, admitted.holder);
       wait.lift();
       const terms = { ...attempt, claims: claimsOf?.(acquisition) ?? attempt.claims };
-      hold = new (this.#target.Hold ?? Hold)(acquisition, admitted.revision, this.#host, terms);
+      // The target says what it gives.
+      hold = new (this.#target.Hold ?? Hold)(acquisition, admitted.revision, this.#host, terms) as H;
       await this.#complete(hold, acquisition, terms, scope.signal);
       this.#tellGranted(hold, wait.waitedMs());
       return { hold };
@@ -244,7 +245,7 @@ export class Lock {
   }
 
   /** Somebody has it, and the caller does not want to wait. */
-  #leaveIt(acquisition: Acquisition, holder: KeyValue | undefined): TryAcquired {
+  #leaveIt(acquisition: Acquisition, holder: KeyValue | undefined): TryAcquired<H> {
     this.#tellGaveUp(acquisition.id, undefined);
     void this.#giveUp(acquisition);
     return { holder: holder && readContender(holder) };

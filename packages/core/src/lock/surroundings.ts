@@ -44,7 +44,7 @@ export class Surroundings {
   }
 
   /** Runs `work` under `hold`, releases the hold, and settles by the rules of `Lock.using`. */
-  async run<T>(hold: Hold, work: (hold: Hold) => T | PromiseLike<T>): Promise<T> {
+  async run<H extends Hold, T>(hold: H, work: (hold: H) => T | PromiseLike<T>): Promise<T> {
     const running = this.inside(hold, work);
     this.track(running.then(ignore, ignore));
     let result: T;

@@ -2,7 +2,7 @@ import { type Clock, sleep } from '../clock.ts';
 import type { CallOptions, Coordinator, KeyValue, RangeRequest, Watch } from '../coordinator/coordinator.ts';
 import { LockkeeperError } from '../errors.ts';
 import { AbortScope } from '../signals.ts';
-import type { Acquisition, QueuePlace } from './acquisition.ts';
+import { type Acquisition, isDowngraded, type QueuePlace } from './acquisition.ts';
 import { BackOff } from './back-off.ts';
 
 /** A safety net under the watches: without any event the queue is read again this often. */
@@ -126,7 +126,8 @@ async function readPlaces(
       maxCreateRevision: token,
       sort: { by: 'createRevision', order: 'descend' },
       limit: 2,
-      keysOnly: true,
+      // Whether a writer has become a reader, its value tells.
+      keysOnly: !place.sharesWithDowngraded,
     };
     return isAmongRivals(place) ? [rivals] : [rivals, { key: place.key, keysOnly: true }];
   });
@@ -135,7 +136,9 @@ async function readPlaces(
   const seen = places.map((place) => {
     const rivals = next();
     const own = isAmongRivals(place) ? rivals.find(({ key }) => key === place.key) : next()[0];
-    return { own, before: rivals.find(({ key }) => key !== place.key) };
+    const before = rivals.find(({ key }) => key !== place.key);
+    const passes = before !== undefined && place.sharesWithDowngraded && isDowngraded(before);
+    return { own, before: passes ? undefined : before };
   });
   return { places: seen, revision };
 }

@@ -1,0 +1,51 @@
+import { LockkeeperError } from '../errors.ts';
+import { AbortScope } from '../signals.ts';
+import { downgraded } from './acquisition.ts';
+import { BackOff } from './back-off.ts';
+import { Hold } from './hold.ts';
+
+/** The hold of a writer, which may go on as a reader without leaving its place. */
+export class WriteHold extends Hold {
+  #downgrading: Promise<void> | undefined;
+
+  /**
+   * From now on this hold is a reader's: the readers behind it come in, and no writer that waits gets in between.
+   * Token, lease and release stay as they are. There is no way back: upgrading would deadlock two readers who both try.
+   * Idempotent.
+   * @throws {@link LockkeeperError} `lost`, `released`, `permission-denied`, `storage-full`, `closed`.
+   */
+  downgrade(): Promise<void> {
+    this.#downgrading ??= this.#downgrade();
+    return this.#downgrading;
+  }
+
+  /** The same value again does no harm, so it is repeated until it is confirmed. */
+  async #downgrade(): Promise<void> {
+    for (let backOff: BackOff | undefined; ; ) {
+      // Throws once the hold is lost, which bounds the repeats.
+      const { coordinator, acquisition, spoilt } = this.fence();
+      const [{ key = '' } = {}] = acquisition.places;
+      const { session, details } = acquisition;
+      using scope = new AbortScope().follow(acquisition.scope.signal);
+      try {
+        const reply = await coordinator.txn(
+          {
+            compare: this.compare(),
+            success: [{ op: 'put', key, value: downgraded(details), lease: session.lease }],
+            failure: [{ op: 'range', key: acquisition.lineageKey }],
+          },
+          { signal: scope.signal, timeoutMs: session.attemptTimeoutMs },
+        );
+        if (reply.succeeded) return;
+        const [lineage] = reply.results;
+        const named = lineage?.op === 'range' ? lineage.kvs[0] : undefined;
+        const isSame = named !== undefined && new TextDecoder().decode(named.value) === session.lineage;
+        throw await spoilt(isSame ? 'key-deleted' : 'history-regressed');
+      } catch (error) {
+        if (!(error instanceof LockkeeperError && error.code === 'unreachable')) throw error;
+        backOff ??= new BackOff(coordinator.clock);
+        await backOff.wait(scope.signal);
+      }
+    }
+  }
+}
