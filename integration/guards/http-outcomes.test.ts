@@ -152,7 +152,11 @@ describe('a request under a token', () => {
     expect(seen).toEqual({ method: 'PATCH', mine: '1', sent: `${NOW}` });
     const own = fencedFetch(NOW)(echo.url, { headers: { 'FENCING-token': `${NEXT}` } });
     await expect(own).rejects.toMatchObject({ code: 'invalid-option' });
-    await expect(fencedFetch(NOW)('/relative')).rejects.toMatchObject({ code: 'invalid-option' });
+    for (const url of ['/relative', 'http://user:password@localhost/', 'ftp://localhost/', 'data:,x']) {
+      const refused = fencedFetch(NOW)(url);
+      await expect(refused).rejects.toMatchObject({ code: 'invalid-option' });
+      await expect(refused).rejects.not.toThrow('password@');
+    }
     expect(() => fencedFetch('main:5:a5' as never)).toThrow(
       expect.objectContaining({ code: 'invalid-token' }),
     );
@@ -304,6 +308,8 @@ describe('the guard of a service', () => {
     expect(await status('/claim')).toBe(405);
     expect(await status('/claim', { method: 'PUT' })).toBe(428);
     expect(await status('/claim', { method: 'PUT', headers: { 'Fencing-Token': 'x' } })).toBe(400);
+    const headers = { 'Fencing-Token': `${NEXT}` };
+    expect(await status('/check?requireClaim=TRUE', { method: 'PUT', headers })).toBe(400);
     expect(await status('/toString', { method: 'PUT' })).toBe(404);
     expect(await status('/state')).toBe(404);
     expect(await status('//')).toBe(404);
@@ -314,6 +320,7 @@ describe('the guard of a service', () => {
     const made: readonly [string, () => unknown][] = [
       ['url is "here"', () => httpGuard('here', { resource: 'r' })],
       ['url is "ftp://x/"', () => httpGuard('ftp://x/', { resource: 'r' })],
+      ['url is "http://x/"; expected none with user', () => httpGuard('http://u:p@x/', { resource: 'r' })],
       ['url is "http://x/?a"', () => httpGuard('http://x/?a', { resource: 'r' })],
       ['resource is undefined', () => httpGuard('http://x/', undefined as never)],
       ['timeoutMs is 0', () => httpGuard('http://x/', { resource: 'r', timeoutMs: 0 })],

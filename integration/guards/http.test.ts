@@ -350,6 +350,65 @@ describe('what a guard answers', () => {
   });
 });
 
+describe('where somebody else answered meanwhile', () => {
+  /** A guard that answers when told, as one behind a row lock does. */
+  function slowGuard() {
+    const [reached, gate] = [deferred(), deferred()];
+    const wait = async () => {
+      reached.resolve();
+      await gate.promise;
+    };
+    const slow: Guard<undefined> = {
+      resource: guard.resource,
+      claim: (...call) => wait().then(() => guard.claim(...call)),
+      seal: (...call) => wait().then(() => guard.seal(...call)),
+      run: (...call) => wait().then(() => guard.run(...call)),
+    };
+    return { slow, reached: reached.promise, letGo: gate.resolve };
+  }
+
+  it.each([OLD, NEXT])('that answer stays, and no error is left over (%s)', async (presented) => {
+    const { slow, reached, letGo } = slowGuard();
+    const served = fencingEndpoint({ guard: slow });
+    const fenced = withFencing<undefined>((_, response) => void response.end(), { guard: slow });
+    const express = expressFencing({ guard: slow });
+    const unexpected: unknown[] = [];
+    const unhandled = (error: unknown) => unexpected.push(error);
+    const ended: Promise<unknown>[] = [];
+    process.on('unhandledRejection', unhandled);
+    try {
+      const app = opened(
+        await listen(
+          createServer((request, response) => {
+            if (request.url === '/express') {
+              ended.push(new Promise<void>((resolve) => express(request, response, () => resolve())));
+            } else {
+              const listener = request.url === '/claim' ? served : fenced;
+              ended.push(listener(request, response));
+            }
+            void reached.then(() => response.writeHead(503).end('too slow'));
+          }),
+        ),
+      );
+      for (const [path, method] of [
+        ['claim', 'PUT'],
+        ['node', 'POST'],
+        ['express', 'POST'],
+      ] as const) {
+        const response = await fetch(`${app.url}/${path}`, { method, headers: tokenHeader(presented) });
+        expect([response.status, await response.text()]).toEqual([503, 'too slow']);
+      }
+      letGo();
+      // A refused middleware calls nobody.
+      await Promise.all(presented === OLD ? ended.slice(0, 2) : ended);
+      await new Promise((resolve) => setImmediate(resolve));
+      expect(unexpected).toEqual([]);
+    } finally {
+      process.off('unhandledRejection', unhandled);
+    }
+  });
+});
+
 it('bad options are refused by name', () => {
   const handler = () => {};
   const made: readonly [string, () => unknown][] = [

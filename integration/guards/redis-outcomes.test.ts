@@ -131,6 +131,88 @@ describe('ioredis sends again what it got no answer to', () => {
     expect(await count()).toBe(1);
   });
 
+  describe('and never takes a run that was refused for one that was carried out', () => {
+    /** `first` is refused, `second` carried out, both replies are lost, and both are sent again. */
+    async function refusedBetween(
+      guard: RedisGuard,
+      { as, refuse, first }: { as: FencingToken; refuse: () => Promise<unknown>; first: () => unknown },
+    ): Promise<void> {
+      const arrived = () =>
+        until(async () => (await vault.admin.info('commandstats')).includes('cmdstat_evalsha:calls=1,'));
+      await increment(guard, as);
+      await refuse();
+      await vault.admin.config('RESETSTAT');
+      const hole = proxy.blackhole('reply');
+      first();
+      await arrived();
+      await vault.admin.config('SET', 'maxmemory', '0');
+      // Brings the script back.
+      await direct.inspect();
+      await vault.admin.config('RESETSTAT');
+      const second = increment(guard, as);
+      await arrived();
+      proxy.cut();
+      hole.restore();
+      await second;
+    }
+
+    it.each([
+      ['out of memory', () => vault.admin.config('SET', 'maxmemory', '1')],
+      ['the server forgot the script', () => vault.admin.script('FLUSH')],
+    ])('because of the server: %s', async (_, refuse) => {
+      const guard = await viaIoredis();
+      const stale = guard.key('refused');
+      let refused: Promise<unknown> | undefined;
+      const first = () => {
+        refused = guard.run(OLD, (tx) => tx.set(stale, 'x'));
+        refused.catch(() => undefined);
+      };
+      await refusedBetween(guard, { as: OLD, refuse, first });
+      await expect(refused).rejects.toMatchObject({ code: 'unknown' });
+      expect([await vault.admin.get(stale), await count()]).toEqual([null, 2]);
+      // From here on it knows again.
+      const lost = lose('reply').then(() => proxy.cut());
+      await increment(guard);
+      await lost;
+      expect(await count()).toBe(3);
+    });
+
+    it('because of its token', async () => {
+      const guard = await viaIoredis();
+      const stale = guard.key('refused');
+      let goOn = () => {};
+      const paused = new Promise<void>((resolve) => {
+        goOn = resolve;
+      });
+      const late = guard.run(OLD, async (tx) => {
+        await paused;
+        tx.set(stale, 'late');
+      });
+      late.catch(() => undefined);
+      await guard.claim(NEW);
+      await refusedBetween(guard, { as: NEW, refuse: async () => undefined, first: goOn });
+      await expect(late).rejects.toMatchObject({ code: 'unknown' });
+      expect([await vault.admin.get(stale), await count()]).toEqual([null, 2]);
+    });
+  });
+
+  it('is unknown, not stale, where the record had to forget who wrote', async () => {
+    const guard = await viaIoredis();
+    const many = Object.fromEntries(Array.from({ length: 70 }, (_, index) => [`w:${index}`, `${OLD};1;1`]));
+    await vault.admin.hset(guard.recordKey, many);
+    const caught = lose('reply');
+    const run = increment(guard);
+    await caught;
+    const refusing = proxy.refuse();
+    proxy.cut();
+    await direct.claim(NEW);
+    await direct.claim(token(3n));
+    refusing.restore();
+    await expect(run).rejects.toMatchObject({ code: 'unknown', cause: { code: 'stale-token' } });
+    expect(await count()).toBe(1);
+    await expect(increment(guard)).rejects.toMatchObject({ code: 'stale-token' });
+  });
+
   it('also where the first copy is still on its way when the second one was carried out', async () => {
     const guard = await viaIoredis();
     const held = proxy.hold({ direction: 'request', match: chunkContaining('evalsha') });

@@ -1,7 +1,7 @@
 // What is particular to the guard for Redis: its record, its keys, and what an effect may do.
 import { FencingToken } from '@lockkeeper/fencing';
 import { type RedisGuard, type RedisTransaction, redisGuard } from '@lockkeeper/resource-guard/redis';
-import { createClientPool } from 'redis';
+import { createClientPool, RESP_TYPES } from 'redis';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { newName, Vault } from './redis-vault.ts';
 
@@ -92,7 +92,8 @@ describe('the record', () => {
     expect(await vault.admin.hlen(guard.recordKey)).toBe(83);
     await guard.run(NEW, () => 0);
     await guard.run(token(3n), () => 0);
-    expect(await vault.admin.hlen(guard.recordKey)).toBe(4);
+    // format, token, sealed, the own writer, and that others were forgotten.
+    expect(await vault.admin.hlen(guard.recordKey)).toBe(5);
     expect(await vault.admin.ttl(guard.recordKey)).toBe(-1);
     for (const client of clients) client.disconnect();
   });
@@ -257,6 +258,7 @@ describe('an effect', () => {
       [/number of keys is 5/, (tx) => tx.command('ZUNIONSTORE', key, 5, key)],
       [/RPUSH has 6001 arguments/, (tx) => tx.command('RPUSH', key, ...Array(6000).fill('x'))],
       [/keys has .*, which is no argument/, (tx) => tx.commandOn([key], 'PING')],
+      [/the guard's own record/, (tx) => tx.commandOn([key], 'SORT', key, 'STORE', guard.recordKey)],
     ];
     for (const [message, effect] of cases) {
       const run = guard.run(OLD, async (tx) => {
@@ -339,6 +341,19 @@ describe('the client', () => {
       [{ resource: '' }, /resource is ""/],
     ] as const) {
       expect(() => redisGuard(vault.admin, { resource, ...options } as never)).toThrow(message);
+    }
+  });
+
+  it('may be set to give bytes', async () => {
+    const typeMapping = { [RESP_TYPES.BLOB_STRING]: Buffer };
+    for (const RESP of [2, 3]) {
+      const client = await vault.nodeRedis(vault.server.url, { RESP, commandOptions: { typeMapping } });
+      const one = redisGuard(client, { resource });
+      const used = token(BigInt(RESP));
+      await one.run(used, (tx) => tx.set(one.key('text'), `v${RESP}`));
+      expect(await one.run(used, (tx) => tx.get(one.key('text')))).toBe(`v${RESP}`);
+      await one.seal(used);
+      expect(await one.inspect()).toEqual({ token: used, sealed: true });
     }
   });
 

@@ -83,6 +83,20 @@ describe('the reply to a write that was applied is lost', () => {
     expect(peek()).toBe('xy');
   });
 
+  it.each([
+    ['direct', 'proxyErrors'],
+    ['once', 'proxyErrors'],
+    ['direct', 'errorsIn200'],
+    ['once', 'errorsIn200'],
+  ] as const)('or another error is told instead of it (client: %s, %s)', async (name, fault) => {
+    guard = open(clients[name]);
+    server.faults[fault] = 1;
+    await append(guard, OLD, 'x');
+    server.faults[fault] = 1;
+    await guard.claim(NEW);
+    expect([peek(), server.faults[fault]]).toEqual(['x', 0]);
+  });
+
   it('the SDK sends it again, is refused by its own write, and that is no refusal of the token', async () => {
     server.faults.lostReplies = 1;
     const before = puts().length;

@@ -2,6 +2,7 @@
 // shows its fault.
 import type { Guard } from '@lockkeeper/fencing';
 import { type GuardSubject, guardContract } from '@lockkeeper/resource-guard/contract';
+import { memoryGuard } from '@lockkeeper/resource-guard/memory';
 import { type PostgresServer, startPostgres } from '@lockkeeper/testkit';
 import type pg from 'pg';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -76,4 +77,38 @@ it('finds the claim inside REPEATABLE READ: its snapshot is older than its lock'
     'the first run of a newer token reads every write that was accepted before':
       expect.stringContaining("'' !== 'accepted'"),
   });
+});
+
+it('ends what a failed case began, and tells the fault rather than what followed from it', async () => {
+  let closed = 0;
+  const broken = memoryGuard({ resource: 'broken' });
+  const guard: Guard = {
+    resource: 'broken',
+    claim: () => Promise.reject(new Error('the fault')),
+    seal: (presented) => broken.seal(presented),
+    run: (presented, effect, options) => broken.run(presented, effect, options),
+  };
+  const subject: GuardSubject<unknown> = {
+    name: 'broken',
+    open: async () => ({
+      guard,
+      other: guard,
+      value: {
+        read: async () => '',
+        write: async () => {},
+        peek: async () => '',
+        holdWrites: async () => ({
+          reached: Promise.resolve(),
+          letGo: () => Promise.reject(new Error('cannot let go')),
+        }),
+      },
+      close: async () => {
+        closed += 1;
+        throw new Error('cannot close');
+      },
+    }),
+  };
+  const cases = guardContract.filter((each) => each.needs === 'held-writes');
+  for (const each of cases) await expect(each.run(subject)).rejects.toThrow('the fault');
+  expect([cases.length > 0, closed]).toEqual([true, cases.length]);
 });

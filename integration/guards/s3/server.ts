@@ -16,6 +16,10 @@ export interface S3Faults {
   conflicts: number;
   /** PUTs that are carried out and whose connection then ends without a reply. */
   lostReplies: number;
+  /** PUTs that are carried out and answered with 503, as a proxy does that lost the reply itself. */
+  proxyErrors: number;
+  /** PUTs that are carried out and answered with 200 and an error in the body. */
+  errorsIn200: number;
   /** PUTs whose connection ends before anything is done. */
   lostRequests: number;
   /** PUTs that are answered with 503, not carried out. */
@@ -27,6 +31,8 @@ const NO_FAULTS: S3Faults = {
   staleReads: false,
   conflicts: 0,
   lostReplies: 0,
+  proxyErrors: 0,
+  errorsIn200: 0,
   lostRequests: 0,
   slowDowns: 0,
 };
@@ -207,7 +213,11 @@ export class StrictS3 implements AsyncDisposable {
     if (before !== undefined) this.#previous.set(path, before);
     const object = this.objects.put(path, body, request.headers['content-type'] ?? 'binary/octet-stream');
     if (take(faults, 'lostReplies')) response.destroy();
-    else response.writeHead(200, { etag: object.etag }).end();
+    else if (take(faults, 'proxyErrors')) response.writeHead(503).end('upstream reset before headers');
+    else if (take(faults, 'errorsIn200')) {
+      response.writeHead(200, { 'content-type': 'application/xml' });
+      response.end(new S3Refusal(200, 'InternalError', 'We encountered an internal error.').xml);
+    } else response.writeHead(200, { etag: object.etag }).end();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -215,7 +225,7 @@ export class StrictS3 implements AsyncDisposable {
   }
 }
 
-type Counted = 'conflicts' | 'lostReplies' | 'lostRequests' | 'slowDowns';
+type Counted = 'conflicts' | 'lostReplies' | 'proxyErrors' | 'errorsIn200' | 'lostRequests' | 'slowDowns';
 
 function take(faults: S3Faults, fault: Counted): boolean {
   if (faults[fault] === 0) return false;

@@ -36,18 +36,25 @@ export const guardContract: readonly GuardCase[] = [
 export interface TestFramework {
   readonly describe: (name: string, body: () => void) => unknown;
   readonly it: {
-    (name: string, body: () => Promise<void>): unknown;
+    (name: string, body: () => Promise<void>, timeoutMs?: number): unknown;
     /** Shows the cases of what the guard lacks as skipped; without it they are left out. */
     readonly skip?: ((name: string, body: () => Promise<void>) => unknown) | undefined;
   };
 }
 
-/** Registers the suite for one guard. A case takes at most about ten seconds, most a fraction of one. */
+/** A hanging call is found after ten seconds, and the case ended after ten more: longer than the frameworks wait. */
+const LONGEST_CASE_MS = 30_000;
+
+/**
+ * Registers the suite for one guard. Most cases take a fraction of a second; one in which the guard hangs takes ten
+ * to twenty. Vitest and Jest are told to wait that long, node:test waits anyway.
+ */
 export function describeGuard<Handle>(subject: GuardSubject<Handle>, { describe, it }: TestFramework): void {
   describe(`guard contract: ${subject.name}`, () => {
     for (const each of guardContract) {
       const body = () => each.run(subject);
-      if (each.needs === undefined || !subject.lacks?.includes(each.needs)) it(each.name, body);
+      if (each.needs === undefined || !subject.lacks?.includes(each.needs))
+        it(each.name, body, LONGEST_CASE_MS);
       else it.skip?.(each.name, body);
     }
   });

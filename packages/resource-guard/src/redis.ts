@@ -149,7 +149,8 @@ class GuardOnRedis implements RedisGuard {
   async inspect(options: GuardCallOptions = {}): Promise<GuardState | undefined> {
     const [verdict, current, sealed] = await this.#ask('inspect', undefined, [], options.signal);
     if (verdict === 'missing' || !current) return undefined;
-    return { token: FencingToken.parse(current), sealed: sealed === '1' };
+    // A client may be set to give bytes.
+    return { token: FencingToken.parse(String(current)), sealed: String(sealed) === '1' };
   }
 
   async rebase(presented: FencingToken, options: RebaseOptions): Promise<void> {
@@ -217,7 +218,7 @@ class GuardOnRedis implements RedisGuard {
     args: readonly Word[],
     signal: AbortSignal | undefined,
     keys: readonly string[] = [this.recordKey],
-  ): Promise<[verdict: string, ...rest: string[]]> {
+  ): Promise<[verdict: string, ...rest: unknown[]]> {
     const context = this.#context(token);
     // An entry may advance the guard, as a claim may be repeated: its run has done nothing yet.
     const harmless = verb === 'inspect' || verb === 'enter';
@@ -226,7 +227,7 @@ class GuardOnRedis implements RedisGuard {
     const third = verb === 'apply' ? 'run' : this.#missing;
     const call = { keys, verb, token: token === undefined ? '' : `${token}`, third, rest: args };
     const answer = await this.#line.script(call, options);
-    return this.#judge(verb, token, answer, context) as [string, ...string[]];
+    return this.#judge(verb, token, answer, context) as [string, ...unknown[]];
   }
 
   #judge(
@@ -245,7 +246,9 @@ class GuardOnRedis implements RedisGuard {
       case 'unclaimed':
       case 'not-confirmed': {
         const error = refusal(verdict, this.resource, token as FencingToken, current());
-        if (verdict !== 'not-confirmed' || !mayBeCopy) throw error;
+        // A copy may be refused after the first was carried out: the script knows, unless it had to forget.
+        const isOpen = verdict === 'not-confirmed' || (words[2] !== undefined && String(words[2]) !== '');
+        if (!mayBeCopy || !isOpen) throw error;
         throw make('unknown', 'the connection was lost and the client asked again', error, context);
       }
       case 'missing': {
@@ -255,7 +258,7 @@ class GuardOnRedis implements RedisGuard {
         throw make('unknown', 'the connection was lost and the client sent it again', error, context);
       }
       case 'format': {
-        const what = `${this.recordKey} has the format ${describe(words[1])}, which this version cannot read`;
+        const what = `${this.recordKey} has the format ${describe(String(words[1]))}, which this version cannot read`;
         throw make('not-migrated', what, undefined, context);
       }
       default:

@@ -33,14 +33,7 @@ export class Term extends Hold {
   }
 
   async #proclaim(value: string, signal: AbortSignal | undefined): Promise<void> {
-    const { acquisition } = this.fence();
-    try {
-      await this.#writeUntilKnown(value, signal);
-    } catch (error) {
-      // A lost session ends the call with what it tells those who wait; the term knows better.
-      if (acquisition.scope.signal.aborted) this.fence();
-      throw error;
-    }
+    return this.whileHeld(() => this.#writeUntilKnown(value, signal));
   }
 
   async #writeUntilKnown(value: string, signal: AbortSignal | undefined): Promise<void> {

@@ -219,6 +219,19 @@ export class Hold implements AsyncDisposable {
     };
   }
 
+  /**
+   * Work of the hold itself, which its loss cuts short: that fails with what the hold tells, and not with what a
+   * lost session tells those who wait.
+   */
+  protected async whileHeld<T>(work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (error) {
+      if (this.#acquisition.scope.signal.aborted) this.fence();
+      throw error;
+    }
+  }
+
   /** @internal Why it was lost, also where that came to light only at the release. */
   get loss(): LockkeeperError | undefined {
     if (this.standing === 'lost') this.#loss ??= this.#describe(this.#spoiltBy ?? 'unconfirmed');

@@ -15,7 +15,7 @@ export class WriteHold extends Hold {
    * @throws {@link LockkeeperError} `lost`, `released`, `permission-denied`, `storage-full`, `closed`.
    */
   downgrade(): Promise<void> {
-    this.#downgrading ??= this.#downgrade();
+    this.#downgrading ??= this.whileHeld(() => this.#downgrade());
     return this.#downgrading;
   }
 

@@ -30,12 +30,11 @@ export async function withFixture<Handle>(
 ): Promise<void> {
   const fixture = await subject.open();
   const scope = new Scope(subject.temptationMs ?? 100);
-  try {
-    await body(fixture, scope);
-  } finally {
-    await scope.end();
-    await fixture.close?.();
-  }
+  const steps = [() => body(fixture, scope), () => scope.end(), async () => fixture.close?.()];
+  const failures: unknown[] = [];
+  // Every step, whatever became of those before; what is told is the fault, not what followed from it.
+  for (const step of steps) await step().catch((error: unknown) => failures.push(error));
+  if (failures.length > 0) throw failures[0];
 }
 
 /** What a case began. When the case ends, also by failing, nothing of it is left waiting. */
@@ -87,8 +86,9 @@ export class Scope {
 
   async end(): Promise<void> {
     for (const gate of this.#gates) gate.open();
-    await Promise.all(this.#held.map((held) => held.letGo()));
+    const letGo = await Promise.allSettled(this.#held.map((held) => held.letGo()));
     await Promise.all(this.#calls.map((call) => call.ending('a call of the case')));
+    for (const each of letGo) if (each.status === 'rejected') throw each.reason;
   }
 }
 

@@ -9,7 +9,7 @@ import {
   fencingGate,
   problemFor,
 } from './fencing.ts';
-import { headersOf, type Problem } from './problem.ts';
+import { answerWith, headersOf, type Problem } from './problem.ts';
 
 /**
  * For node:http: a request listener that runs `handler` only under a token that the guard lets in. The handler
@@ -33,7 +33,7 @@ export function withFencing<Handle>(
   const open = fencingGate(options);
   return async (request, response) => {
     const opened = await open(request, request);
-    if (opened.as === 'refused') return send(response, opened.problem);
+    if (opened.as === 'refused') return answerWith(response, opened.problem);
     const fencing = opened.as === 'fenced' ? opened.fencing : undefined;
     if (fencing !== undefined) bindFencing(request, fencing);
     try {
@@ -41,8 +41,9 @@ export function withFencing<Handle>(
     } catch (error) {
       const problem = problemFor(request, error);
       if (problem === undefined) throw error;
+      // Also where it has ended: perhaps it can still be kept from the client.
       if (response.headersSent) response.destroy();
-      else send(response, problem);
+      else answerWith(response, problem);
     }
   };
 }
@@ -62,7 +63,7 @@ export function expressFencing<Request extends IncomingMessage, Handle>(
   const open = fencingGate(options);
   return (request, response, next) => {
     open(request, request).then((opened) => {
-      if (opened.as === 'refused') return send(response, opened.problem);
+      if (opened.as === 'refused') return answerWith(response, opened.problem);
       if (opened.as === 'fenced') bindFencing(request, opened.fencing);
       next();
     }, next);
@@ -78,7 +79,7 @@ export function expressFencingErrors(
 ): void {
   const problem = problemFor(request, error);
   if (problem === undefined || response.headersSent) next(error);
-  else send(response, problem);
+  else answerWith(response, problem);
 }
 
 /** What the hook needs of Fastify's request. */
@@ -123,10 +124,6 @@ export async function fastifyFencingErrors(
   const problem = problemFor(request, error);
   if (problem === undefined) throw error;
   return replyWith(reply, problem);
-}
-
-function send(response: ServerResponse, problem: Problem): void {
-  response.writeHead(problem.status, headersOf(problem)).end(JSON.stringify(problem));
 }
 
 /** Fastify waits for the reply that an asynchronous hook returns. */

@@ -2,9 +2,9 @@
 // idempotent, and its answer names what was promised: a server that says yes to everything is no guard.
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { FencingToken, type Guard, type GuardAdmin, GuardError, type GuardState } from '@lockkeeper/fencing';
-import { checkFlag } from '../options.ts';
+import { checkFlag, invalid } from '../options.ts';
 import { checkGuard, readToken } from './fencing.ts';
-import { headersOf, type Problem, problemOf } from './problem.ts';
+import { answerWith, type Problem, problemOf } from './problem.ts';
 
 type ServedGuard = Guard & Partial<GuardAdmin>;
 
@@ -112,6 +112,8 @@ async function serve(
 
 /** An empty run: advances where a run would, and applies nothing, whatever becomes of it. */
 async function check(guard: ServedGuard, token: FencingToken, requireClaim: string | null): Promise<void> {
+  if (requireClaim !== null && requireClaim !== 'true' && requireClaim !== 'false')
+    throw invalid('requireClaim', requireClaim, 'expected true or false');
   await guard.run(
     token,
     () => undefined,
@@ -136,9 +138,12 @@ function stateOf(state: GuardState | undefined): Pick<EndpointReply, 'token' | '
 }
 
 function answer(response: ServerResponse, reply: EndpointReply | Problem): void {
-  const [status, headers] =
-    'status' in reply
-      ? [reply.status, headersOf(reply)]
-      : [200, { 'content-type': 'application/json', 'cache-control': 'no-store' }];
-  response.writeHead(status, headers).end(JSON.stringify(reply));
+  if ('status' in reply) {
+    answerWith(response, reply);
+    return;
+  }
+  // Somebody else answered meanwhile, such as a limit on the time of requests.
+  if (response.headersSent) return;
+  const headers = { 'content-type': 'application/json', 'cache-control': 'no-store' };
+  response.writeHead(200, headers).end(JSON.stringify(reply));
 }

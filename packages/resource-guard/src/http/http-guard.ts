@@ -16,7 +16,7 @@ import { onAbort, untilAborted } from '../abort.ts';
 import { checkEffect, checkFlag, checkMs, checkResource, checkToken, invalid } from '../options.ts';
 import { EffectFetch } from './effect-fetch.ts';
 import { ENDPOINT_METHODS, type EndpointReply, type EndpointVerb, REBASE_FROM_HEADER } from './endpoint.ts';
-import { checkFetch, exchange, type Fetch, refusalIn } from './fenced-fetch.ts';
+import { checkFetch, checkTarget, exchange, type Fetch, refusalIn } from './fenced-fetch.ts';
 
 export interface HttpGuardOptions {
   /** The resource that the service's guard is about; an answer of another one is no promise. */
@@ -216,10 +216,9 @@ function checkUrl(value: unknown): URL {
   const text = value instanceof URL ? value.href : value;
   if (typeof text !== 'string' || !URL.canParse(text))
     throw invalid('url', value, 'expected an absolute URL');
-  const url = new URL(text);
-  if (!/^https?:$/.test(url.protocol) || url.search !== '' || url.hash !== '') {
-    throw invalid('url', text, 'expected http or https, without query and fragment');
-  }
+  const url = checkTarget(new URL(text));
+  if (url.search !== '' || url.hash !== '')
+    throw invalid('url', text, 'expected none with query or fragment');
   if (!url.pathname.endsWith('/')) url.pathname += '/';
   return url;
 }

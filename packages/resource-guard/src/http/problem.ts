@@ -1,5 +1,6 @@
 // What a guarded service answers instead of its handler's reply: one problem document (RFC 9457) for each code
 // that a guard can give. Both sides read this one table.
+import type { ServerResponse } from 'node:http';
 import { FencingToken, GuardError, type GuardErrorCode } from '@lockkeeper/fencing';
 
 export const PROBLEM_CONTENT_TYPE = 'application/problem+json';
@@ -85,6 +86,18 @@ export function headersOf(problem: Problem): Record<string, string> {
     'cache-control': 'no-store',
     ...(problem.code === 'retry' && { 'retry-after': '1' }),
   };
+}
+
+/**
+ * A reply that has begun is cut off, so that the client knows that it knows nothing; one that somebody else gave
+ * meanwhile, such as a limit on the time of requests, stays.
+ */
+export function answerWith(response: ServerResponse, problem: Problem): void {
+  if (!response.headersSent) {
+    response.writeHead(problem.status, headersOf(problem)).end(JSON.stringify(problem));
+  } else if (!response.writableEnded) {
+    response.destroy();
+  }
 }
 
 /**

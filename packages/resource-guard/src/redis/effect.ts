@@ -138,6 +138,8 @@ export class Effect implements RedisTransaction {
     for (const key of keys) checkKey(key, this.#rule);
     if (typeof name !== 'string' || !/^[\w.-]+$/.test(name))
       throw wrong(`command is ${describe(name)}; expected its name`, this.#rule);
+    // As a key that was not named: it would take the guard's own state away.
+    if (args.includes(this.#rule.record)) checkKey(this.#rule.record, this.#rule);
     const places = args.flatMap((arg, place) => (keys.includes(arg) ? [place] : []));
     const unused = keys.find((key) => !args.includes(key));
     if (unused !== undefined)

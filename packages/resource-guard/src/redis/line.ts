@@ -42,6 +42,9 @@ export interface Answer {
   readonly mayBeCopy: boolean;
 }
 
+/** Of so many records a client knows which run it sent last; of others it may not know a copy again. */
+const REMEMBERED_RECORDS = 1_000;
+
 const lines = new WeakMap<object, Line>();
 
 export class Line {
@@ -51,6 +54,8 @@ export class Line {
   /** Random, so that no two clients are ever taken for one. */
   readonly #writer = randomBytes(9).toString('base64url');
   #lastRun = 0;
+  /** The number of the last run on each record, the one that was used longest ago first. */
+  readonly #lastOn = new Map<string, number>();
 
   private constructor(link: Link) {
     this.link = link;
@@ -105,16 +110,26 @@ export class Line {
   #ask(command: string, script: string, call: Call, { wait, context }: SendOptions): Promise<unknown> {
     const { keys, verb, token, third, rest } = call;
     // Numbered as it is sent: in that order it arrives.
-    const place = third === 'run' ? this.#number() : third;
-    const words = [command, script, `${keys.length}`, ...keys, verb, token, place, ...rest];
     const record = keys[0] as string;
+    const place = third === 'run' ? this.#number(record) : third;
+    const words = [command, script, `${keys.length}`, ...keys, verb, token, place, ...rest];
     return wait ? this.#askAndWait(record, words, wait, context) : this.link.send(record, words);
   }
 
-  #number(): string {
-    if (this.link.resends === 'never') return '';
+  #number(record: string): string {
+    const { resends } = this.link;
+    if (resends === 'never') return '';
     this.#lastRun += 1;
-    return `${this.#writer};${this.#lastRun};${this.link.resends === 'in order' ? 1 : 0}`;
+    const number = this.#lastRun;
+    if (resends === 'in any order') return `${this.#writer};${number};0`;
+    const before = this.#lastOn.get(record) ?? 0;
+    this.#lastOn.delete(record);
+    this.#lastOn.set(record, number);
+    for (const oldest of this.#lastOn.keys()) {
+      if (this.#lastOn.size <= REMEMBERED_RECORDS) break;
+      this.#lastOn.delete(oldest);
+    }
+    return `${this.#writer};${number};${before}`;
   }
 
   /**

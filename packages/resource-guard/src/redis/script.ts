@@ -11,14 +11,17 @@ import { createHash } from 'node:crypto';
  *
  * The record is a hash: `format`, `token`, `sealed`, and a field `w:<writer>` for each client that may send a
  * script again after it reconnected: `<token>;<first>;<last>`, the numbers of its runs that were carried out. It
- * numbers its scripts in the order in which it sends them, `<writer>;<number>;<ordered>`: what is not above `last`
- * is a copy. Where redirections may change the order (`ordered` 0), only the last one is known by its number.
+ * numbers its scripts in the order in which it sends them, `<writer>;<number>;<before>`, and names the one that it
+ * sent before on this record: what is not above `last` is a copy. `first` is where the row without a gap begins. In a
+ * gap there are runs that were refused (no memory, no script, an older token), and a copy of one of them is unknown.
+ * Where redirections may change the order (`before` is 0), only the last one is known by its number. `forgot` is set
+ * once such a field was removed: a writer without one may have had one.
  */
 export const SCRIPT = `
 local record, verb, token = KEYS[1], ARGV[1], ARGV[2]
-local writer, number, ordered
-if verb == 'apply' and ARGV[3] ~= '' then writer, number, ordered = string.match(ARGV[3], '^(.+);(%d+);(%d)$') end
-local held = redis.call('HMGET', record, 'token', 'sealed', 'format', writer and 'w:' .. writer or 'w')
+local writer, number, before
+if verb == 'apply' and ARGV[3] ~= '' then writer, number, before = string.match(ARGV[3], '^(.+);(%d+);(%d+)$') end
+local held = redis.call('HMGET', record, 'token', 'sealed', 'format', writer and 'w:' .. writer or 'w', 'forgot')
 
 local theirs, first, last
 if writer and held[4] then
@@ -33,7 +36,7 @@ end
 
 if verb == 'apply' and held[1] == token and held[2] == '0' then
   if writer then
-    if theirs ~= token or ordered == '0' then first = number end
+    if theirs ~= token or last ~= before then first = number end
     -- First, so that a refusal to write (memory, rights, a replica) comes before anything is applied.
     redis.call('HSET', record, 'w:' .. writer, token .. ';' .. first .. ';' .. number)
   end
@@ -87,7 +90,10 @@ local function put(seal)
   local all = redis.pcall('HGETALL', record)
   for at = 1, #all, 2 do
     local old = string.sub(all[at], 1, 2) == 'w:' and string.match(all[at + 1], '^[^;]+')
-    if old and old ~= current and old ~= token then redis.pcall('HDEL', record, all[at]) end
+    if old and old ~= current and old ~= token then
+      redis.pcall('HSET', record, 'forgot', '1')
+      redis.pcall('HDEL', record, all[at])
+    end
   end
   return {'ok'}
 end
@@ -119,10 +125,11 @@ elseif theirLineage then
 end
 
 if verb == 'seal' and order == 'stale-token' then return {'ok'} end
-if order ~= 'above' and order ~= 'same' then return {order, current} end
+local forgotten = writer and not held[4] and held[5] or ''
+if order ~= 'above' and order ~= 'same' then return {order, current, forgotten} end
 if verb == 'seal' then return put('1') end
 if order == 'same' then
-  if sealed == '1' then return {'sealed', current} end
+  if sealed == '1' then return {'sealed', current, forgotten} end
   -- Written again unchanged, so that a WAIT after it has something to wait for.
   return verb == 'claim' and put('0') or {'ok'}
 end

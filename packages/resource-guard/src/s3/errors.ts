@@ -35,14 +35,21 @@ export function statusOf(error: unknown): number | undefined {
   return metadataOf(error).httpStatusCode;
 }
 
+/** What a proxy may answer when it has waited in vain for a store that carried the request out. */
+const BY_PROXIES: ReadonlySet<number> = new Set([408, 499]);
+
 /**
  * Whether the request behind `error` was certainly not carried out. The SDK repeats a request whose reply it
- * lost, and then tells only how the last try ended: so an answer counts only where there was one try.
+ * lost, and then tells only how the last try ended: so an answer counts only where there was one try. And a 503
+ * only where S3 itself says that it refused: proxies answer it too where the store's reply was lost, and the SDK
+ * reports an error inside a 200 as one.
  */
 export function certainlyRefused(error: unknown): boolean {
   const { httpStatusCode: status, attempts } = metadataOf(error);
   if (attempts !== 1) return false;
-  if (status !== undefined) return (status >= 400 && status < 500) || status === 501 || status === 503;
+  if (status === 503) return (error as Error).name === 'SlowDown';
+  if (status !== undefined)
+    return (status >= 400 && status < 500 && !BY_PROXIES.has(status)) || status === 501;
   return ['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN'].includes((error as { code?: string }).code ?? '');
 }
 

@@ -2,6 +2,7 @@
 import { checkFlag, checkMs, checkResource, invalid } from '../options.ts';
 
 export interface S3GuardOptions {
+  /** One bucket for all holders, not a replica of it. */
   readonly bucket: string;
   /** The key of the one object that holds the guard's state and the value. Only the guard may write it. */
   readonly key: string;
