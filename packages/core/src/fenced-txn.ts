@@ -152,9 +152,7 @@ async function whyRefused(
 ): Promise<'condition' | SpoilCause | 'history-regressed'> {
   const keys = [...acquisition.places.map(({ key }) => key), acquisition.lineageKey];
   const found = (await readAll(coordinator, keys, options)).map(({ kvs }) => kvs[0]);
-  const lineage = found.pop();
-  const named = lineage && new TextDecoder().decode(lineage.value);
-  if (named !== acquisition.session.lineage) return 'history-regressed';
+  if (!acquisition.isInHistory(found.pop())) return 'history-regressed';
   if (found.includes(undefined)) return 'key-deleted';
   const intact = acquisition.places.every((place, index) => {
     const own = found[index];

@@ -77,13 +77,12 @@ export class Term extends Hold {
   #whyRefused({ results }: TxnReply, value: string) {
     const { acquisition } = this.fence();
     const [own, lineage] = results.map((result) => (result.op === 'range' ? result.kvs[0] : undefined));
-    const text = (bytes: Uint8Array | undefined) => bytes && new TextDecoder().decode(bytes);
-    if (text(lineage?.value) !== acquisition.session.lineage) return 'history-regressed';
+    if (!acquisition.isInHistory(lineage)) return 'history-regressed';
     if (own === undefined) return 'key-deleted';
     const [place] = acquisition.places;
     if (place === undefined || !acquisition.isIntact(place, own)) return 'foreign-write';
     this.#writtenAt = own.modRevision;
-    return text(own.value) === value ? 'written' : 'again';
+    return new TextDecoder().decode(own.value) === value ? 'written' : 'again';
   }
 }
 

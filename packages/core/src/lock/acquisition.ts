@@ -157,6 +157,11 @@ export class Acquisition implements SessionMember {
     return { key: this.lineageKey, target: 'value', is: '=', to: this.session.lineage };
   }
 
+  /** Whether what stands at the lineage's key is still the name of that history. */
+  isInHistory(lineage: KeyValue | undefined): boolean {
+    return lineage !== undefined && new TextDecoder().decode(lineage.value) === this.session.lineage;
+  }
+
   onSessionLost(cause: LossCause): void {
     this.scope.abort(this.lostWhileWaiting(cause));
     this.onLost?.(cause);

@@ -173,7 +173,7 @@ async function whyRefused(
 ): Promise<Enqueued | 'retry'> {
   const found = reply.results.map((result) => (result.op === 'range' ? result.kvs[0] : undefined));
   const [cancelled, lineage] = found.splice(-2);
-  if (lineage === undefined || new TextDecoder().decode(lineage.value) !== acquisition.session.lineage) {
+  if (!acquisition.isInHistory(lineage)) {
     acquisition.session.end('history-regressed');
     throw acquisition.lostWhileWaiting('history-regressed');
   }

@@ -38,8 +38,7 @@ export class WriteHold extends Hold {
         );
         if (reply.succeeded) return;
         const [lineage] = reply.results;
-        const named = lineage?.op === 'range' ? lineage.kvs[0] : undefined;
-        const isSame = named !== undefined && new TextDecoder().decode(named.value) === session.lineage;
+        const isSame = acquisition.isInHistory(lineage?.op === 'range' ? lineage.kvs[0] : undefined);
         throw await spoilt(isSame ? 'key-deleted' : 'history-regressed');
       } catch (error) {
         if (!(error instanceof LockkeeperError && error.code === 'unreachable')) throw error;
