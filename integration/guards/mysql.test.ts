@@ -9,7 +9,7 @@ import {
 } from '@lockkeeper/resource-guard/mysql';
 import { type MariadbServer, startMariadb } from '@lockkeeper/testkit';
 import callback from 'mysql2';
-import type { Connection, RowDataPacket } from 'mysql2/promise';
+import type { Connection, PoolOptions, RowDataPacket } from 'mysql2/promise';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { idOf, MysqlBank, rowAccess, UPDATE_ACCOUNT } from './mysql-bank.ts';
 
@@ -245,6 +245,27 @@ describe('an effect that would leave its transaction', () => {
     },
   );
 
+  it('is unknown also where the effect fails after, or had swallowed an error before', async () => {
+    await bank.pool.query('CREATE OR REPLACE PROCEDURE escape_by_commit() BEGIN COMMIT; END');
+    const cause = new Error('of the effect');
+    const failed = guard.run(OLD, async (tx) => {
+      await tx.query('SELECT * FROM nowhere').catch(() => undefined);
+      await write(tx, 'early');
+      await tx.query('CALL escape_by_commit()').catch(() => undefined);
+      throw cause;
+    });
+    await expect(failed).rejects.toMatchObject({ code: 'unknown', cause });
+    expect(await bank.peek(account)).toBe('early');
+  });
+
+  it("cannot lead the connection to another database's guard, nor change a password", async () => {
+    await guard.run(OLD, async (tx) => {
+      for (const statement of ['USE mysql', "SET PASSWORD = PASSWORD('x')", 'set  password for a = b']) {
+        await expect(tx.query(statement)).rejects.toMatchObject({ code: 'invalid-option' });
+      }
+    });
+  });
+
   it('is not suspected for savepoints, temporary tables, settings or procedures that stay', async () => {
     await bank.pool.query('CREATE OR REPLACE PROCEDURE stay() BEGIN SELECT 7 AS seven; END');
     await guard.run(OLD, async (tx) => {
@@ -311,7 +332,61 @@ describe('a connection of the caller', () => {
   });
 });
 
+describe('a pool', () => {
+  it.each(['mariadb', 'mysql'] as const)(
+    'with a transaction that somebody left open: it is undone and never committed along (%s)',
+    async (dialect) => {
+      const half = await bank.newAccount();
+      const pool = bank.newPool({ connectionLimit: 1 });
+      const own = mysqlGuard(pool, { resource: account, dialect });
+      const calls = [
+        () => own.query(OLD, UPDATE_ACCOUNT, ['kept', account]),
+        () => own.run(OLD, () => 0),
+        () => own.claim(OLD),
+        () => own.inspect(),
+      ];
+      for (const call of calls) {
+        const connection = await pool.getConnection();
+        await connection.beginTransaction();
+        await connection.query(UPDATE_ACCOUNT, ['half', half]);
+        connection.release();
+        await call();
+        expect(await bank.peek(half)).toBe('');
+      }
+      expect(await bank.peek(account)).toBe('kept');
+    },
+  );
+
+  it.each<[string, PoolOptions]>([
+    ['nestTables', { nestTables: true } as PoolOptions],
+    ['rowsAsArray', { rowsAsArray: true }],
+    ['typeCast', { typeCast: (_, next) => `<${next()}>` }],
+  ])('may give rows in any form: %s', async (_, options) => {
+    const pool = bank.newPool(options);
+    const own = mysqlGuard(pool, { resource: account });
+    await own.claim(NEW);
+    const insert = 'INSERT INTO account VALUES (?, ?)';
+    const [result] = await own.query(NEW, insert, [`${account} too`, '']);
+    expect(result).toMatchObject({ affectedRows: 1, insertId: 0 });
+    await expect(own.run(OLD, () => 0)).rejects.toMatchObject({ code: 'stale-token' });
+    const connection = await pool.getConnection();
+    await connection.beginTransaction();
+    await expect(own.enter(connection, OLD)).rejects.toMatchObject({ code: 'stale-token' });
+    await own.enter(connection, NEW);
+    await connection.rollback();
+    connection.release();
+  });
+});
+
 describe('query, one statement', () => {
+  it('takes whatever the server takes in one packet', async () => {
+    const [[limit]] = await bank.pool.query<RowDataPacket[]>('SELECT @@max_allowed_packet AS bytes');
+    const value = 'x'.repeat(Number(limit?.['bytes']) * 0.6);
+    const [result] = await guard.query(OLD, UPDATE_ACCOUNT, [value, account]);
+    expect(result).toMatchObject({ affectedRows: 1 });
+    expect((await bank.peek(account)).length).toBe(value.length);
+  });
+
   it('advances like a run, or refuses an unclaimed token', async () => {
     const strict = guard.query(NEW, UPDATE_ACCOUNT, ['x', account], { requireClaim: true });
     await expect(strict).rejects.toMatchObject({ code: 'unclaimed' });
@@ -359,6 +434,25 @@ describe('the table', () => {
       message: expect.stringContaining('Aria'),
     });
   });
+
+  it.each(['mariadb', 'mysql'] as const)(
+    'with a state that no guard wrote refuses every call, and blames no token (%s)',
+    async (dialect) => {
+      const update = "UPDATE lockkeeper_guards SET lineage = 'not an id' WHERE resource = ?";
+      await bank.pool.query(update, [account]);
+      const own = mysqlGuard(bank.newPool({ connectionLimit: 1 }), { resource: account, dialect });
+      const refused = {
+        code: 'unavailable',
+        resource: account,
+        message: expect.stringContaining(`guard "${account}": the stored state is "not an id:1:a1 0"`),
+      };
+      await expect(own.claim(OLD)).rejects.toMatchObject(refused);
+      await expect(own.seal(OLD)).rejects.toMatchObject(refused);
+      await expect(own.run(OLD, () => 0)).rejects.toMatchObject(refused);
+      await expect(own.query(OLD, 'DO 0')).rejects.toMatchObject(refused);
+      await expect(own.inspect()).rejects.toMatchObject(refused);
+    },
+  );
 
   it('tells resources apart byte by byte', async () => {
     const names = ['Ärger', 'ärger', 'arger', 'ärger ', "'; DROP", '\u{1F600}'];

@@ -163,12 +163,12 @@ describe.each(['READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE'])(
 
     it('a caller that freezes after entering is ended, and its write fails', async () => {
       const hasty = postgresGuard(bank.pool, { resource, idleInTransactionTimeoutMs: 200 });
-      await hasty.claim(OLD);
+      await guard.claim(OLD);
       const frozen = bank.newClient();
       await frozen.connect();
       await frozen.query(begin);
       await hasty.enter(frozen, OLD);
-      await hasty.claim(NEW);
+      await guard.claim(NEW);
       const late = frozen.query("UPDATE account SET value = 'late' WHERE name = $1", [resource]);
       await expect(late).rejects.toThrow();
       expect(await bank.peek(resource)).toBe('');

@@ -71,7 +71,7 @@ async function lateWriteAfter(
 const ENDED = {
   code: 'unknown',
   outcome: 'unknown',
-  message: expect.stringContaining('ended the transaction'),
+  message: expect.stringMatching(/ended (the|its) transaction/),
 };
 
 describe('an effect that ends its transaction', () => {
@@ -138,6 +138,41 @@ describe('an effect that ends its transaction', () => {
     },
   );
 
+  it.each(['COMMIT', "PREPARE TRANSACTION 'not enabled'"])(
+    'by a %s that fails is told so, and its late write is not applied',
+    async (failing) => {
+      await bank.pool.query(
+        'CREATE TABLE IF NOT EXISTS later (id int PRIMARY KEY REFERENCES later (id) DEFERRABLE INITIALLY DEFERRED, other int REFERENCES later (id) DEFERRABLE INITIALLY DEFERRED)',
+      );
+      const { ending, value } = await lateWriteAfter(guard, async (tx) => {
+        if (failing === 'COMMIT') await tx.query('INSERT INTO later VALUES (1, 2)');
+        await tx.query(failing).catch(() => undefined);
+      });
+      expect(value).toBe('new');
+      expect(ending).toMatchObject(ENDED);
+    },
+  );
+
+  it('is unknown also where a statement had failed before, or the effect fails after', async () => {
+    const run = guard.run(OLD, async (tx) => {
+      await tx.query('SAVEPOINT a');
+      await tx.query('SELECT 1 / 0').catch(() => undefined);
+      await tx.query('ROLLBACK TO SAVEPOINT a');
+      await write(tx, 'early');
+      await tx.query('COMMIT').catch(() => undefined);
+    });
+    await expect(run).rejects.toMatchObject(ENDED);
+    expect(await bank.peek(account)).toBe('early');
+    const cause = new Error('of the effect');
+    const failed = guard.run(OLD, async (tx) => {
+      await write(tx, 'second');
+      await tx.query('COMMIT').catch(() => undefined);
+      throw cause;
+    });
+    await expect(failed).rejects.toMatchObject({ ...ENDED, cause });
+    expect(await bank.peek(account)).toBe('second');
+  });
+
   it('keeps what it had committed itself: that was still guarded', async () => {
     const run = guard.run(OLD, async (tx) => {
       await write(tx, 'early');
@@ -158,7 +193,7 @@ describe('an effect that ends its transaction', () => {
       await tx.query("PREPARE TRANSACTION 'left behind'").catch(() => undefined);
       await accountAccess(name).write(tx, 'late');
     });
-    await expect(run).rejects.toMatchObject({ code: 'unavailable', message: /is over/ });
+    await expect(run).rejects.toMatchObject({ ...ENDED, cause: { code: 'unavailable', message: /is over/ } });
     await expect(preparing.claim(NEW)).rejects.toMatchObject({ code: 'timeout' });
     await elsewhere.pool.query("COMMIT PREPARED 'left behind'");
     await preparing.claim(NEW);

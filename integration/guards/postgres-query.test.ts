@@ -9,7 +9,7 @@ import {
   startTcpProxy,
   type TcpProxy,
 } from '@lockkeeper/testkit';
-import type pg from 'pg';
+import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { Bank } from './account.ts';
 
@@ -46,6 +46,29 @@ beforeEach(async () => {
 
 const write = (through: PostgresGuard, as: FencingToken, value: string, signal?: AbortSignal) =>
   through.query(as, UPDATE, [value, account], { signal });
+
+type Sending = Record<'bind' | 'sync', (...args: unknown[]) => void>;
+
+/** A query that sends no end where the parameters cannot be sent. */
+class ForgetfulQuery extends (pg.Query as unknown as new (
+  config: object,
+) => { prepare(connection: Sending): void }) {
+  override prepare(connection: Sending): void {
+    let failed = false;
+    const bind = (...args: unknown[]) => {
+      failed = true;
+      connection.bind(...args);
+      failed = false;
+    };
+    const sync = () => {
+      if (!failed) connection.sync();
+    };
+    super.prepare(Object.create(connection, { bind: { value: bind }, sync: { value: sync } }));
+  }
+}
+class ForgetfulClient extends pg.Client {
+  static Query = ForgetfulQuery;
+}
 
 /** Connections whose transactions are of another kind unless they say so. */
 const inclined = (options: string) => bank.newPool({ options });
@@ -106,6 +129,27 @@ describe('guard.query', () => {
     hold.release();
     await expect(late).rejects.toMatchObject({ code: 'stale-token', current: NEW });
     expect(await bank.peek(account)).toBe('new');
+  });
+
+  it.each([
+    ['as it is', class extends pg.Client {}],
+    ['as most versions of the driver do, which leave out the end of the message', ForgetfulClient],
+  ])('and run survive a parameter that the driver cannot convert: %s', async (_, Client) => {
+    const pool = bank.newPool({ max: 1, Client });
+    const through = postgresGuard(pool, { resource: account });
+    await through.claim(OLD);
+    const circular: { self?: unknown } = {};
+    circular.self = circular;
+    const refused = { name: 'TypeError', message: expect.stringContaining('circular') };
+    for (const value of ['query', 'again']) {
+      await expect(through.query(OLD, UPDATE, [circular, account])).rejects.toMatchObject(refused);
+      expect(await through.query(OLD, UPDATE, [value, account])).toMatchObject({ rowCount: 1 });
+      const run = through.run(OLD, (tx) => tx.query(UPDATE, [circular, account]));
+      await expect(run).rejects.toMatchObject(refused);
+      expect(await bank.peek(account)).toBe(value);
+    }
+    await guard.claim(NEW);
+    expect([pool.totalCount, pool.idleCount]).toEqual([1, 1]);
   });
 
   it('works on a pool of one and on a Client, many at once, and leaves no lock or setting behind', async () => {

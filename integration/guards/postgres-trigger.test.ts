@@ -229,6 +229,29 @@ it('works for writers who may not touch the guard, with a table of its own schem
   await expect(clerk.query('DELETE FROM ledger')).rejects.toMatchObject({ code: 'LK001' });
 });
 
+it.each(LEVELS)(
+  'works with the rights of an installer who may read and lock the guard, no more: %s',
+  async (level) => {
+    const [role, table] = [`installer_${level.replace(' ', '_')}`, `watched ${level}`];
+    await bank.pool.query(`CREATE ROLE "${role}"; GRANT USAGE, CREATE ON SCHEMA public TO "${role}";
+    GRANT SELECT, UPDATE ON lockkeeper_guards TO "${role}";
+    CREATE TABLE "${table}" (value text); ALTER TABLE "${table}" OWNER TO "${role}"`);
+    const { install } = postgresGuardTriggerSql({ on: { table }, mode: 'enforce', resource: account });
+    // The function that the tests before have made is another role's.
+    const schema = `CREATE SCHEMA "${role}" AUTHORIZATION "${role}"; SET ROLE "${role}";`;
+    const owned = install.replaceAll('"public"."lockkeeper_check_', `"${role}"."lockkeeper_check_`);
+    const installer = await bank.pool.connect();
+    await installer.query(schema + owned);
+    await installer.query('RESET ROLE');
+    await installer.query(`BEGIN ISOLATION LEVEL ${level}`);
+    await guard.enter(installer, OLD);
+    const { rowCount } = await installer.query(`INSERT INTO "${table}" VALUES ('guarded')`);
+    expect(rowCount).toBe(1);
+    await installer.query('COMMIT');
+    installer.release();
+  },
+);
+
 it.each([
   [{ mode: 'warn', resource: 'a', on: { table: 't' } }, 'mode is "warn"'],
   [{ mode: 'audit', on: { table: 't' } }, 'resource is undefined'],

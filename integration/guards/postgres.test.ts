@@ -1,6 +1,6 @@
 // What is particular to the guard on PostgreSQL: its table, its clients, its transactions.
 import { FencingToken } from '@lockkeeper/fencing';
-import { postgresGuard, postgresGuardSql } from '@lockkeeper/resource-guard/postgres';
+import { type PostgresQueryable, postgresGuard, postgresGuardSql } from '@lockkeeper/resource-guard/postgres';
 import { type PostgresServer, startPostgres } from '@lockkeeper/testkit';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -123,6 +123,42 @@ describe('the table', () => {
     },
   );
 
+  it('may have a name that looks like a parameter, also for drivers that take only text', async () => {
+    const table = `a$1b "$2" ${Math.random()}`;
+    const client = bank.newClient();
+    await client.connect();
+    const textOnly: PostgresQueryable = { query: (text, values) => client.query(text, values) };
+    const guard = postgresGuard(Object.assign(Object.create(client), textOnly, { connection: undefined }), {
+      resource: 'r',
+      table,
+    });
+    await guard.migrate();
+    await guard.claim(OLD);
+    expect(await guard.run(OLD, () => 'ran')).toBe('ran');
+    expect(await postgresGuard(bank.pool, { resource: 'r', table }).run(OLD, () => 'ran')).toBe('ran');
+    await client.end();
+  });
+
+  it('with a state that no guard wrote refuses every call, blames no token and keeps no client', async () => {
+    const resource = await bank.newAccount();
+    const insert = `INSERT INTO lockkeeper_guards VALUES ($1, 'not an id', 1, 'a', false)`;
+    await bank.pool.query(insert, [resource]);
+    const pool = bank.newPool({ max: 1 });
+    const guard = postgresGuard(pool, { resource });
+    const refused = {
+      code: 'unavailable',
+      resource,
+      message: expect.stringContaining(`guard "${resource}": the stored state is "not an id:1:a 0"`),
+    };
+    await expect(guard.claim(OLD)).rejects.toMatchObject(refused);
+    await expect(guard.seal(OLD)).rejects.toMatchObject(refused);
+    await expect(guard.rebase(OLD, { from: token(3n) })).rejects.toMatchObject({ outcome: 'failed' });
+    await expect(guard.run(OLD, () => 0)).rejects.toMatchObject(refused);
+    await expect(guard.query(OLD, 'SELECT 1')).rejects.toMatchObject(refused);
+    await expect(guard.inspect()).rejects.toMatchObject(refused);
+    expect([pool.totalCount - pool.idleCount, pool.waitingCount]).toEqual([0, 0]);
+  });
+
   it('has an advisory lock for each resource that no release of this package may change', async () => {
     const guard = postgresGuard(bank.pool, { resource: 'invoices' });
     const { rows } = await guard.run(token(2n ** 63n - 1n), (tx) =>
@@ -224,6 +260,80 @@ describe('clients', () => {
     expect(await bank.peek(resource)).toBe('mine');
     await guard.claim(OLD);
     await client.end();
+  });
+
+  it.each([
+    ['BEGIN', true],
+    ['BEGIN', false],
+    ['BEGIN ISOLATION LEVEL REPEATABLE READ', true],
+    ['BEGIN; SELECT nothing', false],
+  ])(
+    'a transaction left open in the pool, %s, is undone and never committed along (the driver tells: %s)',
+    async (begin, tells) => {
+      const [account, half] = [await bank.newAccount(), await bank.newAccount()];
+      const pool = bank.newPool({ max: 1 });
+      // As versions of the driver that cannot.
+      if (!tells) pool.on('connect', (client) => Object.assign(client, { getTransactionStatus: undefined }));
+      const guard = postgresGuard(pool, { resource: account });
+      await guard.claim(OLD);
+      const update = 'UPDATE account SET value = $1 WHERE name = $2';
+      const calls = [
+        () => guard.query(OLD, update, ['kept', account]),
+        () => guard.run(OLD, () => 0),
+        () => guard.claim(OLD),
+        () => guard.inspect(),
+      ];
+      for (const call of calls) {
+        const client = await pool.connect();
+        await client.query(begin).catch(() => undefined);
+        if (!begin.includes('nothing')) await client.query(update, ['half', half]);
+        client.release();
+        await call();
+        expect(await bank.peek(half)).toBe('');
+      }
+      expect(await bank.peek(account)).toBe('kept');
+    },
+  );
+
+  it('a transaction left open before the guard first saw the connection makes no write look applied', async () => {
+    const account = await bank.newAccount();
+    await postgresGuard(bank.pool, { resource: account }).claim(OLD);
+    const pool = bank.newPool({ max: 1 });
+    const client = await pool.connect();
+    Object.assign(client, { getTransactionStatus: undefined });
+    await client.query('BEGIN');
+    client.release();
+    const guard = postgresGuard(pool, { resource: account });
+    const write = (value: string) =>
+      guard.query(OLD, 'UPDATE account SET value = $1 WHERE name = $2', [value, account]);
+    const refused = { code: 'unavailable', message: expect.stringContaining('open transaction') };
+    await expect(write('lost')).rejects.toMatchObject(refused);
+    expect(await bank.peek(account)).toBe('');
+    expect(await write('kept')).toMatchObject({ rowCount: 1 });
+    expect(await bank.peek(account)).toBe('kept');
+  });
+
+  it('whose types read every text otherwise are read as the server wrote it', async () => {
+    const account = await bank.newAccount();
+    const types = { getTypeParser: () => (value: unknown) => `<${value}>` };
+    for (const pool of [bank.newPool({ types }), bank.newPool({ binary: true } as pg.PoolConfig)]) {
+      const guard = postgresGuard(pool, { resource: account });
+      await guard.claim(NEW);
+      expect(await guard.inspect()).toMatchObject({ token: { revision: 2n } });
+      await expect(guard.claim(OLD)).rejects.toMatchObject({ code: 'stale-token' });
+      await expect(guard.run(OLD, () => 0)).rejects.toMatchObject({ code: 'stale-token' });
+      const client = await pool.connect();
+      await client.query('BEGIN ISOLATION LEVEL REPEATABLE READ');
+      await expect(guard.enter(client, OLD)).rejects.toMatchObject({ code: 'stale-token' });
+      await guard.enter(client, NEW);
+      await client.query('ROLLBACK');
+      client.release();
+    }
+    const { rows } = await postgresGuard(bank.newPool({ types }), { resource: account }).query(
+      NEW,
+      'SELECT 7 AS n',
+    );
+    expect(rows).toEqual([{ n: '<7>' }]);
   });
 
   it('leaves no lock, no transaction and no client behind', async () => {
@@ -341,9 +451,9 @@ describe('the transaction of a run', () => {
     // Somebody without the lock writes between the guard's look and its write.
     const client = bank.newClient();
     await client.connect();
-    const query = client.query.bind(client) as (text: string) => Promise<unknown>;
-    const interrupted = async (text: string): Promise<unknown> => {
-      if (text.startsWith('INSERT')) await bank.pool.query(`UPDATE ${table} SET revision = 99`);
+    const query = client.query.bind(client) as (text: unknown) => Promise<unknown>;
+    const interrupted = async (text: unknown): Promise<unknown> => {
+      if (String(text).startsWith('INSERT')) await bank.pool.query(`UPDATE ${table} SET revision = 99`);
       return query(text);
     };
     Object.assign(client, { query: interrupted });

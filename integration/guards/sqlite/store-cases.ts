@@ -31,6 +31,27 @@ export const storeCases: readonly SqliteCase[] = [
     },
   },
   {
+    name: 'a state that no guard wrote refuses every call, and blames no token',
+    run: async () => {
+      await using store = await openSqliteStore();
+      const account = await store.newAccount();
+      const { guard } = await account.newClient();
+      const { guard: other } = await account.newClient();
+      await guard.run(OLD, (db) => void db.exec("UPDATE lockkeeper_guards SET lineage = 'not an id'"));
+      const calls = [
+        () => guard.claim(OLD),
+        () => guard.seal(OLD),
+        () => guard.run(OLD, () => 0),
+        () => guard.inspect(),
+        () => other.run(OLD, () => 0),
+      ];
+      for (const call of calls) {
+        const { message } = await rejectsWith(call(), 'unavailable');
+        assert.match(message, /the stored state is "not an id:/);
+      }
+    },
+  },
+  {
     name: 'an older copy of the file has forgotten the claims since: a new claim has to come first',
     run: async () => {
       await using store = await openSqliteStore();

@@ -24,6 +24,7 @@ import {
   type MysqlPool,
   type MysqlQueryable,
   type MysqlResult,
+  queryFor,
 } from './mysql/client.ts';
 import { type ErrorContext, make, notApplied, serverErrno } from './mysql/errors.ts';
 import { migrate } from './mysql/migrate.ts';
@@ -223,7 +224,7 @@ class GuardOnMysql implements MysqlGuard {
     const open = (dialect: MysqlDialect) => this.#sql.openRead(dialect);
     const { tx, row } = await Transaction.open(this.#source, open, this.#context(undefined), options.signal);
     await tx.rollback();
-    return parseState(row ?? undefined);
+    return parseState(this.resource, row);
   }
 
   async run<T>(presented: FencingToken, effect: Effect<T>, options: RunOptions = {}): Promise<T> {
@@ -279,7 +280,7 @@ class GuardOnMysql implements MysqlGuard {
     const scope = new EffectScope(this.#held);
     let value: T;
     try {
-      const decision = decideGuard('run', this.resource, parseState(row ?? undefined), token, {
+      const decision = decideGuard('run', this.resource, parseState(this.resource, row), token, {
         requireClaim,
       });
       if (decision.verdict === 'reject') throw decision.error;
@@ -295,7 +296,7 @@ class GuardOnMysql implements MysqlGuard {
     } catch (error) {
       if (signal?.aborted) tx.abandon();
       else await tx.rollback();
-      throw error;
+      throw tx.toldOf(error);
     } finally {
       scope.end();
     }
@@ -320,7 +321,7 @@ class GuardOnMysql implements MysqlGuard {
       const { tx, row } = await Transaction.open(this.#source, open, context, signal);
       let decision: GuardDecision;
       try {
-        decision = decide(parseState(row ?? undefined));
+        decision = decide(parseState(this.resource, row));
       } catch (error) {
         await tx.rollback();
         throw error;
@@ -356,14 +357,16 @@ class GuardOnMysql implements MysqlGuard {
     const token = checkToken(presented);
     const ask = async (sql: string): Promise<Row> => {
       options.signal?.throwIfAborted();
-      return readAnswer(await untilAborted(Promise.resolve(target.query(sql)), options.signal));
+      return readAnswer(
+        await untilAborted(Promise.resolve(target.query(queryFor(target, sql))), options.signal),
+      );
     };
     try {
       const row = await ask(this.#sql.enter);
       const savepoint = newMark();
       await ask(`SAVEPOINT ${savepoint}`);
       await ask(`RELEASE SAVEPOINT ${savepoint}`);
-      const state = parseState(row ?? undefined);
+      const state = parseState(this.resource, row);
       const decision = decideGuard('run', this.resource, state, token, { requireClaim: true });
       if (decision.verdict === 'reject') throw decision.error;
       if ((await ask(this.#sql.asSeen)) === row) return;

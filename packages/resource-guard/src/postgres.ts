@@ -26,6 +26,7 @@ import {
   type PostgresQueryable,
   type PostgresResult,
 } from './postgres/client.ts';
+import { ownText } from './postgres/driver.ts';
 import { type ErrorContext, isRetry, make, notApplied } from './postgres/errors.ts';
 import { Mark } from './postgres/mark.ts';
 import {
@@ -317,7 +318,9 @@ class GuardOnPostgres<Handle> implements PostgresGuard<Handle> {
     const scope = new EffectScope(this.#held);
     let value: T;
     try {
-      const decision = decideGuard('run', this.resource, parseState(rows), token, { requireClaim });
+      const decision = decideGuard('run', this.resource, parseState(this.resource, rows), token, {
+        requireClaim,
+      });
       if (decision.verdict === 'reject') throw decision.error;
       if (decision.next !== undefined) {
         await tx.rollback();
@@ -328,7 +331,7 @@ class GuardOnPostgres<Handle> implements PostgresGuard<Handle> {
     } catch (error) {
       if (signal?.aborted) tx.abandon();
       else await tx.rollback();
-      throw error;
+      throw tx.toldOf(error);
     } finally {
       scope.end();
     }
@@ -362,7 +365,7 @@ class GuardOnPostgres<Handle> implements PostgresGuard<Handle> {
       options.signal,
     );
     await tx.rollback();
-    return parseState(rows);
+    return parseState(this.resource, rows);
   }
 
   /** Decides while no run and no other claim is under way, and stores what was decided by `store`. */
@@ -376,7 +379,13 @@ class GuardOnPostgres<Handle> implements PostgresGuard<Handle> {
     const context = this.#context(token);
     const opening = { statements: this.#sql.openExclusive };
     const { tx, rows } = await Transaction.open(this.#source, opening, context, signal);
-    const decision = decide(parseState(rows));
+    let decision: GuardDecision;
+    try {
+      decision = decide(parseState(this.resource, rows));
+    } catch (error) {
+      await tx.rollback();
+      throw error;
+    }
     if (decision.verdict === 'reject' || decision.next === undefined) {
       await tx.rollback();
       if (decision.verdict === 'reject') throw decision.error;
@@ -397,7 +406,7 @@ class GuardOnPostgres<Handle> implements PostgresGuard<Handle> {
     const context = this.#context(token);
     const ask = async (statement: string): Promise<readonly unknown[]> => {
       options.signal?.throwIfAborted();
-      const asked = Promise.resolve(target.query(statement)).catch((error: unknown) => {
+      const asked = Promise.resolve(target.query(ownText(target, statement))).catch((error: unknown) => {
         throw notApplied(error, context);
       });
       const reply = await untilAborted(asked, options.signal);
@@ -416,9 +425,11 @@ class GuardOnPostgres<Handle> implements PostgresGuard<Handle> {
       );
     }
     // A snapshot taken before the lock was granted shows an old state; locking the row shows the latest one.
-    if (isolation === 'repeatable read' || isolation === 'serializable')
+    if (isolation !== 'read committed' && isolation !== 'read uncommitted')
       rows = await ask(this.#sql.enteredLatest);
-    const decision = decideGuard('run', this.resource, parseState(rows), token, { requireClaim: true });
+    const decision = decideGuard('run', this.resource, parseState(this.resource, rows), token, {
+      requireClaim: true,
+    });
     if (decision.verdict === 'reject') throw decision.error;
   }
 

@@ -318,7 +318,7 @@ class GuardOnSqlite<DB extends SqliteDatabase> implements SqliteGuard<DB> {
     // Nearly always, and quicker than parsing: the same token, not sealed.
     if (firstColumn(row) === stateText({ token, sealed: false })) return true;
     const decision = tx.attempt(() =>
-      decideGuard('run', this.resource, parseState(row), token, { requireClaim }),
+      decideGuard('run', this.resource, parseState(this.resource, row), token, { requireClaim }),
     );
     if (decision.verdict === 'accept' && decision.next === undefined) return true;
     tx.undo(undefined);
@@ -361,7 +361,7 @@ class GuardOnSqlite<DB extends SqliteDatabase> implements SqliteGuard<DB> {
   }
 
   #state(): GuardState | undefined {
-    return parseState(this.#read());
+    return parseState(this.resource, this.#read());
   }
 
   #refuseInside(): void {

@@ -60,15 +60,18 @@ export function isPool(value: MysqlPool | MysqlConnection): value is MysqlPool {
   return typeof (value as Members).getConnection === 'function';
 }
 
+function isConnection(value: object): value is MysqlConnection {
+  const methods = ['query', 'execute', 'format', 'on', 'removeListener'] as const;
+  return methods.every((name) => typeof (value as Record<string, unknown>)[name] === 'function');
+}
+
 /** @throws GuardError `invalid-option` for anything but a pool or a connection of `mysql2/promise`. */
 export function checkSource(value: unknown): MysqlPool | MysqlConnection {
   if ((typeof value === 'object' || typeof value === 'function') && value !== null) {
     const members = value as Members;
     const promising = typeof members.promise !== 'function';
     if (promising && isPool(value as MysqlPool)) return value as MysqlPool;
-    const methods = ['query', 'execute', 'format', 'on', 'removeListener'] as const;
-    const fits = (name: string) => typeof (value as Record<string, unknown>)[name] === 'function';
-    if (promising && methods.every(fits)) return value as MysqlConnection;
+    if (promising && isConnection(value)) return value;
   }
   const expected = `expected a pool or a connection of "mysql2/promise"${hintFor(value)}`;
   // It may be a connection string, with a password in it.
@@ -124,4 +127,9 @@ export function checkQueryable(value: unknown): MysqlQueryable {
 /** A statement of ours for the driver: its rows are arrays of plain values, whatever the caller set for its own. */
 export function ownQuery(sql: string): object {
   return { sql, rowsAsArray: true, nestTables: false, typeCast: (_: unknown, next: () => unknown) => next() };
+}
+
+/** The same through what the caller's own transaction is written by, which may understand only text. */
+export function queryFor(target: MysqlQueryable, sql: string): string {
+  return isConnection(target) ? (ownQuery(sql) as unknown as string) : sql;
 }

@@ -15,6 +15,9 @@ export interface Single {
   readonly values: unknown;
 }
 
+/** In one message a statement is twice as long, and `max_allowed_packet` is the server's. A run sends it as it is. */
+const LONGEST = 256 * 1024;
+
 /** @throws GuardError `invalid-option` */
 export function checkSingle(sql: unknown): void {
   if (typeof sql !== 'string') throw invalid('sql', sql, 'expected SQL');
@@ -30,7 +33,8 @@ export function checkSingle(sql: unknown): void {
 /**
  * One guarded statement in one message to MariaDB: turn, check, statement and COMMIT stay statements of their own
  * there, so nothing is applied unless the token is in force from before the statement until after COMMIT.
- * @returns `undefined` where nothing was applied: another token is in force, or the server is no MariaDB.
+ * @returns `undefined` where nothing was applied: another token is in force, the server is no MariaDB, or the
+ * statement is long.
  */
 export async function runSingle(
   source: Source,
@@ -48,15 +52,17 @@ export async function runSingle(
   const ignoreError = () => {};
   connection.on('error', ignoreError);
   const mark = newMark();
-  let message: string;
+  let message: string | undefined;
   try {
     const statement = values === undefined ? sql : connection.format(sql, values);
-    message = guard.single(token, statement, mark, inserts(sql));
-  } catch (error) {
-    connection.removeListener('error', ignoreError);
-    turn.giveBack('clean');
-    throw error;
+    if (statement.length <= LONGEST) message = guard.single(token, statement, mark, inserts(sql));
+  } finally {
+    if (message === undefined) {
+      connection.removeListener('error', ignoreError);
+      turn.giveBack('clean');
+    }
   }
+  if (message === undefined) return undefined;
   const answered = connection
     .query({ sql: message, ...castOf(connection, mark) })
     .finally(() => connection.removeListener('error', ignoreError));
@@ -83,8 +89,14 @@ function readReply(reply: unknown, mark: string): MysqlResult | undefined {
   if (theirs !== undefined) return [theirs[0], theirs[1]];
   if (ownRows === undefined) return [header, undefined];
   const [row] = ownRows as readonly (readonly unknown[] | Record<string, unknown>)[];
-  const [affectedRows, insertId] = Object.values(row ?? {}).map(numberOf);
+  // With `nestTables` one object deeper, or with the name of no table before each.
+  const cells = Object.values(row ?? {}).flatMap((cell) => (isRow(cell) ? Object.values(cell) : [cell]));
+  const [affectedRows, insertId] = cells.map(numberOf);
   return [{ ...header, affectedRows, insertId }, undefined];
+}
+
+function isRow(value: unknown): value is object {
+  return typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype;
 }
 
 /** A number where it is exact, else what the driver gave. */

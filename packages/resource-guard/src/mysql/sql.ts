@@ -1,7 +1,9 @@
 // Every statement the guard sends. Values are hexadecimal literals, which mean the same under every character
 // set and SQL mode.
-import { FencingToken, type GuardState } from '@lockkeeper/fencing';
+import type { FencingToken, GuardState } from '@lockkeeper/fencing';
 import { invalid } from '../options.ts';
+import { parseStoredState } from '../stored-state.ts';
+import type { Row } from './reply.ts';
 
 export interface MysqlGuardTable {
   /**
@@ -114,7 +116,7 @@ export function guardSql(table: string, resource: string, limits: Limits): Guard
   const begin = 'START TRANSACTION READ WRITE';
   const open = (dialect: MysqlDialect, timeoutMs: number, statements: string[], more: Settings = {}) => {
     const settings = { ...settingsFor(dialect, timeoutMs, limits), ...more };
-    return { statements: [saveAndSet(settings), begin, ...statements], restore: restore(settings) };
+    return { statements: [saveAndSet(settings), UNDO, begin, ...statements], restore: restore(settings) };
   };
   return {
     lock: `${table} ${key}`,
@@ -143,6 +145,7 @@ export function guardSql(table: string, resource: string, limits: Limits): Guard
       const body = [
         'DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END',
         `SET @lockkeeper_committing = 0, @lockkeeper_state = NULL${insertIds ? ', SESSION last_insert_id = 0' : ''}`,
+        UNDO,
         begin,
         `SAVEPOINT ${mark}`,
         `SET @lockkeeper_state = (SELECT ${state} ${from} LOCK IN SHARE MODE)`,
@@ -167,6 +170,9 @@ export const SETTLE_SINGLE: readonly string[] = [
   'ROLLBACK',
   'SELECT @lockkeeper_committing, @lockkeeper_state IS NOT NULL',
 ];
+
+/** What somebody left open on a connection of the pool: START TRANSACTION would commit it. */
+export const UNDO = 'ROLLBACK';
 
 /** Several statements as one, for MariaDB. It stops at the first that fails. */
 export function compound(statements: readonly string[], timeoutMs?: number): string {
@@ -208,12 +214,7 @@ function wholeSeconds(ms: number): number {
   return Math.ceil(ms / 1000);
 }
 
-/**
- * Reads the one column of the statements above: a state, `undefined` where no token has touched the resource.
- * The revision never is a JavaScript number.
- */
-export function parseState(text: string | undefined): GuardState | undefined {
-  if (text === undefined) return undefined;
-  const [token = '', sealed] = text.split(' ');
-  return { token: FencingToken.parse(token), sealed: sealed === '1' };
+/** Reads the one column of the statements above: a state, `undefined` where no token has touched the resource. */
+export function parseState(resource: string, row: Row): GuardState | undefined {
+  return row === undefined || row === null ? undefined : parseStoredState(resource, row);
 }

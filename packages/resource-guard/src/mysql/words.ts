@@ -1,8 +1,9 @@
 // Which statements may run inside the guarded transaction. MySQL commits silently before many others (ALTER,
-// TRUNCATE, LOCK TABLES …), and those would then act unguarded, so what is not known to stay inside is not sent.
+// TRUNCATE, LOCK TABLES …), and those would then act unguarded, so what is not known to stay inside is not sent. Nor
+// is USE, after which the connection's next guarded call would ask another database's guard.
 
 const INSIDE =
-  /^(select|insert|update|delete|replace|with|values|table|do|set|show|describe|desc|explain|savepoint|release\s+savepoint|rollback\s+(work\s+)?to|call|execute|prepare|deallocate|drop\s+prepare|load\s+data|handler|use|signal|get\s+diagnostics|create\s+(or\s+replace\s+)?temporary|drop\s+temporary|analyze\s+(format|select|update|delete|insert|replace)|begin\s+not\s+atomic)\b/i;
+  /^(select|insert|update|delete|replace|with|values|table|do|set(?!\s+password)|show|describe|desc|explain|savepoint|release\s+savepoint|rollback\s+(work\s+)?to|call|execute|prepare|deallocate|drop\s+prepare|load\s+data|handler|signal|get\s+diagnostics|create\s+(or\s+replace\s+)?temporary|drop\s+temporary|analyze\s+(format|select|update|delete|insert|replace)|begin\s+not\s+atomic)\b/i;
 
 /** Spaces, brackets and plain comments; not the comments that the server executes. */
 const BEFORE = /^(\s|\(|--\s[^\n]*(\n|$)|#[^\n]*(\n|$)|\/\*(?![!M])[\s\S]*?\*\/)+/;

@@ -2,8 +2,10 @@
 // statement with a snapshot of its own. `pg` has no words for that, but takes any object that sends itself.
 import { createHash } from 'node:crypto';
 import type { PostgresClient, PostgresQuery, PostgresResult } from './client.ts';
+import { type Callback, type Connection, type DriverQuery, queryClass, submitWhole } from './driver.ts';
 import { sqlState } from './errors.ts';
 import { literal } from './literal.ts';
+import { type Status, statusOf } from './status.ts';
 import { executeMessage, parseMessage } from './wire.ts';
 
 /** A statement of the guard's own. Its name says all of its text, so that equal names are equal statements. */
@@ -21,8 +23,11 @@ export function ownStatement(what: string, text: string, values: readonly string
 
 /** The same for the simple protocol, in one message without parameters. */
 export function asText(statements: readonly Statement[]): string {
+  // The name of a table may hold what looks like a parameter.
   const filledIn = ({ text, values }: Statement) =>
-    text.replace(/\$(\d)/g, (_, place: string) => literal(values[Number(place) - 1] ?? ''));
+    text.replace(/"(?:[^"]|"")*"|\$(\d)/g, (found, place?: string) =>
+      place === undefined ? found : literal(values[Number(place) - 1] ?? ''),
+    );
   return statements.map(filledIn).join('; ');
 }
 
@@ -36,50 +41,10 @@ export interface Answers {
   readonly result: PostgresResult | undefined;
 }
 
-/** What is used of the driver's connection. */
-interface Connection {
-  readonly stream: {
-    readonly writable: boolean;
-    write(bytes: Uint8Array): unknown;
-    cork?(): void;
-    uncork?(): void;
-  };
-  readonly submittedNamedStatements?: Record<string, unknown>;
-  sync(): void;
-}
-
-/** What is used of the driver's query, which knows how to convert parameters and rows. */
-interface DriverQuery {
-  readonly name?: string | undefined;
-  readonly text: string;
-  readonly _result: unknown;
-  binary: unknown;
-  callback: Callback;
-  submit(connection: Connection): Error | null;
-  handleRowDescription(message: unknown): void;
-  handleDataRow(message: unknown): void;
-  handleCommandComplete(message: unknown, connection: Connection): void;
-  handleReadyForQuery(connection: Connection): void;
-}
-type Callback = (error: unknown, result?: unknown) => void;
-type QueryClass = new (config: object) => DriverQuery;
-
 /** The statements that a connection has prepared, as far as it has answered. */
 const prepared = new WeakMap<Connection, Set<string>>();
 /** Poolers that hand a connection's statements to nobody: what was prepared is missing there. */
 const nameless = new WeakSet<object>();
-
-/** Whether `client` is a `pg` client in JavaScript, with a connection of the shape known here. */
-export function canPipeline(client: PostgresClient): boolean {
-  const { connection, pipeline } = client as { connection?: Partial<Connection>; pipeline?: unknown };
-  const fits = typeof connection?.sync === 'function' && typeof connection.stream?.write === 'function';
-  return fits && pipeline !== true && queryClass(client) !== undefined;
-}
-
-function queryClass(client: object): QueryClass | undefined {
-  const { Query } = client.constructor as { readonly Query?: QueryClass };
-  return typeof Query?.prototype?.submit === 'function' ? Query : undefined;
-}
 
 /**
  * A prepared statement is not where the driver left it, as behind a pooler in transaction mode that does not
@@ -107,6 +72,7 @@ export class Pipeline {
   #sent = false;
   #cancelled = false;
   #ended = false;
+  #status: Status | undefined;
 
   /** @param along - the caller's statement, sent after the guard's own and before the end of the message. */
   constructor(client: PostgresClient, source: object, own: readonly Statement[], along?: PostgresQuery) {
@@ -148,6 +114,11 @@ export class Pipeline {
     return this.#ended;
   }
 
+  /** Whether a transaction that somebody else had begun is still open, and this a part of it. */
+  get isInTransaction(): boolean {
+    return this.#status?.isInTransaction === true;
+  }
+
   /** @returns whether it is certain that nothing has been sent and nothing will be. */
   cancel(): boolean {
     this.#cancelled = true;
@@ -181,6 +152,7 @@ export class Pipeline {
   submit(connection: Connection): Error | null {
     if (this.#cancelled) return new Error('given up before it was sent');
     this.#sent = true;
+    this.#status = statusOf(connection);
     connection.stream.cork?.();
     try {
       // Like the driver, which leaves it to the end of the connection to tell.
@@ -189,9 +161,11 @@ export class Pipeline {
         connection.sync();
         return null;
       }
-      const refused = this.#along.submit(connection);
+      const along = this.#along;
+      const hasFailed = () => this.#failure !== undefined;
+      const refused = submitWhole((to) => along.submit(to), connection, hasFailed);
       if (refused === null) return null;
-      // The driver cannot send it. What it follows is harmless alone, and has to be answered.
+      // What it follows is harmless alone, and has to be answered.
       this.#failure = refused;
       connection.sync();
       return null;

@@ -5,6 +5,7 @@ import { GuardError } from '@lockkeeper/fencing';
 import { untilAborted } from '../abort.ts';
 import { describe, invalid } from '../options.ts';
 import type { PostgresClient, PostgresPool, PostgresQuery, PostgresResult } from './client.ts';
+import { canPipeline } from './driver.ts';
 import {
   type ErrorContext,
   endsConnection,
@@ -14,7 +15,7 @@ import {
   notApplied,
   sqlState,
 } from './errors.ts';
-import { canPipeline, lostPrepared, Pipeline } from './pipeline.ts';
+import { lostPrepared, Pipeline } from './pipeline.ts';
 import type { PostgresJsTransaction } from './postgres-js.ts';
 import { type GuardSql, stateInFailedCheck } from './sql.ts';
 import type { PostgresTransaction } from './transaction.ts';
@@ -99,7 +100,9 @@ export async function queryOnce(
   } catch (error) {
     // The server's own errors end the implicit transaction; without any answer nobody knows.
     const cause = causeOf(error);
-    const answered = pipeline?.hasEnded || (sqlState(cause) !== undefined && !endsConnection(cause));
+    const answered =
+      (pipeline?.hasEnded && !pipeline.isInTransaction) ||
+      (sqlState(cause) !== undefined && !endsConnection(cause));
     if (condition !== 'ended' && !answered) condition = 'doubtful';
     throw error;
   } finally {
@@ -123,7 +126,7 @@ async function answer(
 ): Promise<QueryEnding> {
   try {
     const { result } = await untilAborted(pipeline.done, signal);
-    return { ending: 'applied', result: result as PostgresResult };
+    if (!pipeline.isInTransaction) return { ending: 'applied', result: result as PostgresResult };
   } catch (error) {
     if (signal?.aborted && error === signal.reason) {
       if (pipeline.cancel()) throw error;
@@ -131,8 +134,11 @@ async function answer(
     }
     const isCheck = pipeline.answered === 1 && sqlState(error) === '22P02';
     if (!isCheck) throw explain(error, pipeline, context);
-    return { ending: 'refused', state: stateInFailedCheck((error as Error).message) };
+    return { ending: 'refused', state: stateInFailedCheck(context.resource, (error as Error).message) };
   }
+  // The end of the message has committed nothing. Where the driver knows, it did not come to this.
+  const what = 'the connection has an open transaction, which is undone; end it before it is used again';
+  throw make('unavailable', what, undefined, context);
 }
 
 /** What `error` means for the statement, by how far the server had come. */

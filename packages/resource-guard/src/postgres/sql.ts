@@ -1,8 +1,9 @@
 // Every statement the guard sends. Values are literals in plain ASCII, so that several statements can leave
 // together in one message of the simple protocol (one round trip, still statements of their own).
 import { createHash } from 'node:crypto';
-import { FencingToken, type GuardState } from '@lockkeeper/fencing';
+import type { FencingToken, GuardState } from '@lockkeeper/fencing';
 import { invalid } from '../options.ts';
+import { parseStoredState } from '../stored-state.ts';
 import { literal, quote } from './literal.ts';
 import { markSetting } from './mark.ts';
 import { ownStatement, type Statement } from './pipeline.ts';
@@ -203,17 +204,16 @@ const IMPLICIT = `current_setting('transaction_isolation') = 'read committed' AN
  * What a failed check found in force, `undefined` where nothing is.
  * @param message - the error's.
  */
-export function stateInFailedCheck(message: string): GuardState | undefined {
-  return parseState([{ state: /lockkeeper\[([^\]]+)\]/.exec(message)?.[1] }]);
+export function stateInFailedCheck(resource: string, message: string): GuardState | undefined {
+  const state = /lockkeeper\[([^\]]+)\]/.exec(message)?.[1];
+  return state === undefined ? undefined : parseStoredState(resource, state);
 }
 
 /** A promise must outlive a crash of the server at least as surely as the effects that rest on it. */
 const DURABLE = `SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')`;
 
-/** Reads the one column `state` of the statements above. The revision never is a JavaScript number. */
-export function parseState(rows: readonly unknown[]): GuardState | undefined {
-  const text = (rows[0] as { readonly state?: string | null } | undefined)?.state;
-  if (text === undefined || text === null) return undefined;
-  const [token = '', sealed] = text.split(' ');
-  return { token: FencingToken.parse(token), sealed: sealed === '1' };
+/** Reads the one column `state` of the statements above. */
+export function parseState(resource: string, rows: readonly unknown[]): GuardState | undefined {
+  const [row] = rows as readonly ({ readonly state?: unknown } | undefined)[];
+  return row === undefined || row.state === null ? undefined : parseStoredState(resource, row.state);
 }

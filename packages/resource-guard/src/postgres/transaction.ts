@@ -1,6 +1,7 @@
 import { GuardError } from '@lockkeeper/fencing';
 import { untilAborted } from '../abort.ts';
 import type { PostgresClient, PostgresPool, PostgresQuery, PostgresResult } from './client.ts';
+import { canPipeline, ownText, sendQuery } from './driver.ts';
 import {
   type ErrorContext,
   endsConnection,
@@ -11,7 +12,7 @@ import {
   sqlState,
 } from './errors.ts';
 import type { Mark } from './mark.ts';
-import { asText, canPipeline, lostPrepared, Pipeline, type Statement } from './pipeline.ts';
+import { asText, lostPrepared, Pipeline, type Statement } from './pipeline.ts';
 import { type Condition, type Turn, takeTurn } from './turn.ts';
 
 /** What an effect writes through: the guard's open transaction. */
@@ -58,6 +59,7 @@ export class Transaction implements PostgresTransaction {
   #open = true;
   #ended = false;
   #failure: unknown;
+  #left: GuardError | undefined;
   #tail: Promise<unknown> = Promise.resolve();
 
   private constructor(source: object, turn: Turn, mark: Mark | undefined, context: ErrorContext) {
@@ -92,7 +94,8 @@ export class Transaction implements PostgresTransaction {
 
   async #ask(statements: string | readonly Statement[]): Promise<readonly unknown[]> {
     const { client } = this.#turn;
-    if (typeof statements === 'string') return lastResult(await client.query(statements)).rows;
+    if (typeof statements === 'string')
+      return lastResult(await client.query(ownText(client, statements))).rows;
     if (!canPipeline(client)) return lastResult(await client.query(asText(statements))).rows;
     try {
       const { row } = await new Pipeline(client, this.#source, statements).done;
@@ -138,26 +141,54 @@ export class Transaction implements PostgresTransaction {
       const what = 'the transaction of this run is over; await each query inside the effect';
       throw make('unavailable', what, undefined, this.#context);
     }
+    let reply: unknown;
     try {
-      const reply = await client.query(oneStatement(query, values) as unknown as string);
-      if (this.#mark !== undefined && mayEndTransaction(reply))
-        await client.query(asText([this.#mark.check]));
-      return reply;
+      const statement = oneStatement(query, values);
+      reply = await ('submit' in statement
+        ? client.query(statement as unknown as string)
+        : sendQuery(client, statement));
     } catch (error) {
-      const told = this.#explain(error);
-      this.#failure ??= told;
+      this.#failure ??= error;
       if (endsConnection(error)) this.#lose(error);
+      // A COMMIT that failed has ended the transaction, too.
+      else if (sqlState(error) !== undefined) await this.#checkMark(false);
       if (this.#lost !== undefined) throw this.#lost;
-      throw isRetry(told) ? notApplied(told, this.#context) : told;
+      throw isRetry(error) ? notApplied(error, this.#context) : error;
+    }
+    if (mayEndTransaction(reply)) await this.#checkMark((reply as PostgresResult).command !== 'ROLLBACK');
+    return reply;
+  }
+
+  /** @param mayBeCommitted - by the statement before, unless the mark is still there. */
+  async #checkMark(mayBeCommitted: boolean): Promise<void> {
+    if (this.#mark === undefined || !this.#open) return;
+    try {
+      await this.#turn.client.query(asText([this.#mark.check]));
+    } catch (error) {
+      // Nothing is carried out in a transaction that has failed, until it goes back to a savepoint.
+      if (sqlState(error) === '25P02') return;
+      if (mayBeCommitted || this.#mark.isMissing(error)) throw this.#leave();
+      this.#lose(error);
+      throw this.#lost;
     }
   }
 
   /** What the effect writes after leaving its transaction would be unguarded, so nothing more is let through. */
-  #explain(error: unknown): unknown {
-    if (!this.#mark?.isMissing(error)) return error;
+  #leave(): GuardError {
     this.#open = false;
     const what = 'the effect ended the transaction that the guard had opened, or reset its settings';
-    return make('unknown', what, undefined, this.#context);
+    this.#left ??= make('unknown', what, undefined, this.#context);
+    return this.#left;
+  }
+
+  #explain(error: unknown): unknown {
+    return this.#mark?.isMissing(error) ? this.#leave() : error;
+  }
+
+  /** What the caller is told where the effect has rejected with `error`: that it may have been applied, or just that. */
+  toldOf(error: unknown): unknown {
+    if (this.#left === undefined || error === this.#left) return error;
+    return make('unknown', 'the effect ended its transaction before it failed', error, this.#context);
   }
 
   /**
@@ -173,7 +204,7 @@ export class Transaction implements PostgresTransaction {
     }
     if (!this.#open || this.#lost !== undefined) {
       await this.rollback();
-      throw notApplied(this.#failure ?? this.#lost, this.#context);
+      throw this.#left ?? notApplied(this.#failure ?? this.#lost, this.#context);
     }
     this.#open = false;
     return untilAborted(this.#commit(statement), signal).catch((error: unknown) => {

@@ -28,7 +28,10 @@ export type PostgresGuardTriggerOptions = TriggerTable &
       }
   );
 
-/** SQL to run once, as a role that owns the watched table and may read the guard's. */
+/**
+ * SQL to run once, as a role that owns the watched table and has SELECT and UPDATE on the guard's: under REPEATABLE
+ * READ and SERIALIZABLE the trigger locks its row, with that role's rights.
+ */
 export interface PostgresGuardTriggerSql {
   /** Running it again replaces the trigger, its mode included. Locks the watched table for a moment. */
   readonly install: string;

@@ -3,6 +3,7 @@ import { untilAborted } from '../abort.ts';
 import { Turnstile } from '../turnstile.ts';
 import { checkConnected, isPool, type PostgresClient, type PostgresPool } from './client.ts';
 import { type ErrorContext, notApplied } from './errors.ts';
+import { isInTransaction } from './status.ts';
 
 /**
  * `clean`: no transaction is open. `doubtful`: one may be, and a statement may still be running. `ended`: nor
@@ -40,6 +41,11 @@ async function takeFromPool(
     if (signal?.aborted) connecting.then((late) => late.release(), ignore);
     throw error;
   });
+  // Left open by whoever had it before. It ends with the connection: our COMMIT must not be its COMMIT.
+  if (isInTransaction(client)) {
+    client.release(true);
+    return takeFromPool(pool, context, signal);
+  }
   return { client, giveBack: (condition) => client.release(condition !== 'clean') };
 }
 
@@ -68,8 +74,7 @@ async function takeClient(
 
 /** @throws GuardError `invalid-option` inside a transaction of the owner's, `unavailable` without a connection. */
 async function checkIdle(client: PostgresClient, context: ErrorContext): Promise<void> {
-  const status = client.getTransactionStatus?.();
-  if (status !== 'T' && status !== 'E') return;
+  if (!isInTransaction(client)) return;
   // A lost connection keeps its last status; the empty query tells, and changes nothing.
   await client.query('').catch((error: unknown) => {
     throw notApplied(error, context);

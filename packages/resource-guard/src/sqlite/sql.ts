@@ -1,6 +1,7 @@
 // Every statement the guard sends. Revisions are 64-bit integers in SQLite and leave it as text.
-import { FencingToken, type GuardState } from '@lockkeeper/fencing';
+import type { GuardState } from '@lockkeeper/fencing';
 import { invalid } from '../options.ts';
+import { parseStoredState } from '../stored-state.ts';
 import { firstColumn } from './database.ts';
 
 export interface GuardTable {
@@ -69,12 +70,9 @@ export function stateText({ token, sealed }: GuardState): string {
   return `${token} ${sealed ? 1 : 0}`;
 }
 
-/** Reads the row of `read`. The revision never is a JavaScript number. */
-export function parseState(row: unknown): GuardState | undefined {
-  const state = firstColumn(row);
-  if (typeof state !== 'string') return undefined;
-  const [token = '', sealed] = state.split(' ');
-  return { token: FencingToken.parse(token), sealed: sealed === '1' };
+/** Reads the row of `read`. */
+export function parseState(resource: string, row: unknown): GuardState | undefined {
+  return row === undefined || row === null ? undefined : parseStoredState(resource, firstColumn(row));
 }
 
 function checkIdentifier(field: string, value: unknown): string {
