@@ -162,6 +162,8 @@ function node(args, env = {}) {
     stdio: ['ignore', 'inherit', 'inherit', 'pipe'],
     env: {
       LOCKKEEPER_SERVER_CACHE: serversDir,
+      // It would announce in every process that it will leave Node 20 one day.
+      AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED: 'true',
       ...process.env,
       ...env,
       LOCKKEEPER_RUNNER: String(process.pid),
