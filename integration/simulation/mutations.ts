@@ -286,6 +286,201 @@ export const mutations: readonly Mutation[] = [
       },
     ],
   },
+  {
+    name: 'a reader waits for nobody',
+    harm: 'it reads beside a writer',
+    edits: [
+      {
+        file: 'lock/key-layout.ts',
+        find: 'read: { keys: readers, rivals: prefixSpan(writers),',
+        replace: "read: { keys: readers, rivals: prefixSpan('nobody/' + family),",
+      },
+    ],
+  },
+  {
+    name: 'a writer does not wait for readers',
+    harm: 'it writes beside them',
+    edits: [
+      {
+        file: 'lock/key-layout.ts',
+        find: 'write: { keys: writers, rivals: prefixSpan(family),',
+        replace: 'write: { keys: writers, rivals: prefixSpan(writers),',
+      },
+    ],
+  },
+  {
+    name: 'a writer passes one who has become a reader',
+    harm: 'it writes beside a reader',
+    edits: [
+      {
+        file: 'lock/key-layout.ts',
+        find: 'readers, isRewritable: true, family }',
+        replace: 'readers, isRewritable: true, sharesWithDowngraded: true, family }',
+      },
+    ],
+  },
+  {
+    name: 'a reader waits for one who has become a reader before',
+    harm: 'nothing happens any more that would wake it up',
+    edits: [
+      {
+        file: 'lock/enqueue.ts',
+        find: 'const behind = neighbours.some(isDowngraded) ? undefined : neighbours',
+        replace: 'const behind = neighbours',
+      },
+    ],
+  },
+  {
+    name: 'a set is granted when it is first in its first queue',
+    harm: 'the other locks of the set are held by somebody else',
+    edits: [
+      {
+        file: 'lock/wait-turn.ts',
+        find: 'behind: places.flatMap(({ before }) => before?.key ?? [])',
+        replace: 'behind: places.slice(0, 1).flatMap(({ before }) => before?.key ?? [])',
+      },
+    ],
+  },
+  {
+    name: 'the ending of a set deletes its first key alone',
+    harm: 'its other locks stay taken',
+    edits: [
+      {
+        file: 'lock/ending.ts',
+        find: 'const each = places.map((place): Operation',
+        replace: 'const each = places.slice(0, 1).map((place): Operation',
+      },
+    ],
+  },
+  {
+    name: 'only the first key of a set is watched',
+    harm: 'a holder does not learn that it lost another lock of the set',
+    edits: [
+      {
+        file: 'lock/hold.ts',
+        find: 'for (const owned of this.#owned) host.ownership.add(owned);',
+        replace: 'for (const owned of this.#owned.slice(0, 1)) host.ownership.add(owned);',
+      },
+    ],
+  },
+  {
+    name: 'the session of an isolated hold is not retired',
+    harm: 'its lease is renewed for ever',
+    edits: [
+      {
+        file: 'lock/lock.ts',
+        find: 'if (this.#ownTtlMs !== undefined) session.retire();',
+        replace: '',
+      },
+    ],
+  },
+  {
+    name: 'maxHoldMs is not looked at',
+    harm: 'a hold stands for as long as it is renewed',
+    edits: [
+      {
+        file: 'lock/hold.ts',
+        find: 'if (this.#heldMs() >= (this.#options.maxHoldMs ?? Number.POSITIVE_INFINITY)) {',
+        replace: 'if (this.#heldMs() >= Number.POSITIVE_INFINITY) {',
+      },
+    ],
+  },
+  {
+    name: 'minHoldMs is not waited for',
+    harm: 'the next one starts sooner than it was promised',
+    edits: [{ file: 'lock/hold.ts', find: 'await this.#outlastMinimum();', replace: '' }],
+  },
+  {
+    name: 'a term is told by the revision of its last write',
+    harm: 'whoever proclaims loses the election by it',
+    edits: [
+      {
+        file: 'lock/acquisition.ts',
+        find: 'if (!isRewritable) return kv.modRevision === revision;',
+        replace: 'return kv.modRevision === revision;',
+      },
+    ],
+  },
+  {
+    name: 'any write to a term’s key is taken for its own',
+    harm: 'a leader whose key was overwritten goes on, on a key without a lease',
+    edits: [
+      {
+        file: 'lock/acquisition.ts',
+        find: 'return kv.createRevision === revision && kv.lease === this.session.lease;',
+        replace: 'return kv.createRevision === revision;',
+      },
+    ],
+  },
+  {
+    name: 'the details of a candidate are left behind',
+    harm: 'they stay for as long as its session lives',
+    edits: [
+      {
+        file: 'lock/ending.ts',
+        find: "detailsKey === key ? [] : [{ op: 'delete', key: detailsKey }]",
+        replace: '[]',
+      },
+    ],
+  },
+  {
+    name: 'a proclamation does not compare with the last one',
+    harm: 'a copy that comes late writes an old value over a newer one',
+    edits: [
+      {
+        file: 'election/term.ts',
+        find: ", { key, target: 'modRevision', is: '=', to: this.#writtenAt } as const]",
+        replace: ']',
+      },
+    ],
+  },
+  {
+    name: 'a proclamation that was applied is written again',
+    harm: 'observers are told of one change twice',
+    edits: [
+      {
+        file: 'election/term.ts',
+        find: "return new TextDecoder().decode(own.value) === value ? 'written' : 'again';",
+        replace: "return 'again';",
+      },
+    ],
+  },
+  {
+    name: 'an observer believes the last event',
+    harm: 'a candidate that enters, or leaves, is taken for the leader',
+    edits: [
+      {
+        file: 'election/observer.ts',
+        find: `    this.#changes.push(this.#leader());
+    this.#wake();`,
+        replace: `    const last = events.at(-1);
+    this.#changes.push(leaderOf(last?.type === 'put' ? last.kv : undefined));
+    this.#wake();`,
+      },
+    ],
+  },
+  {
+    name: 'an observer takes the events of a revision one by one',
+    harm: 'whoever went in the same revision as the leader is told to be the next one',
+    edits: [
+      {
+        file: 'election/observer.ts',
+        find: 'if (at !== undefined && revision !== at) this.#changes.push(this.#leader());',
+        replace: 'if (at !== undefined) this.#changes.push(this.#leader());',
+      },
+    ],
+  },
+  {
+    name: 'a term begins although the work of the last one has not ended',
+    harm: 'one candidate works twice at once',
+    edits: [
+      {
+        file: 'election/election.ts',
+        find: "throw new LockkeeperError('drain-timeout', what, { cause: term.loss });",
+        replace: 'continue;',
+      },
+    ],
+  },
 ];
 
 /** @throws RangeError if there is none of that name. */

@@ -1,4 +1,4 @@
-import type { Election, Keeper, Leader, Term } from '@lockkeeper/core';
+import { type Election, type Keeper, type Leader, LockkeeperError, type Term } from '@lockkeeper/core';
 import { describe, expect, it } from 'vitest';
 import type { LockWorld, MakeLockWorld } from '../lock-world.ts';
 import { settled, soon } from '../outcome.ts';
@@ -54,6 +54,32 @@ export function describeElections(where: string, newWorld: MakeLockWorld): void 
       expect(await keeper.election('x').leader()).toMatchObject({ value: '2' });
       await term.proclaim('3');
       expect(await keeper.election('x').leader()).toMatchObject({ value: '3' });
+    });
+
+    it('a proclamation that etcd does not answer before the term is lost, tells that it is lost', async () => {
+      const world = await newWorld();
+      const { keeper, connection } = await world.faulty();
+      const term = await keeper.election('x').campaign({ value: '1' });
+      connection.goSilent();
+      const proclaiming = settled(term.proclaim('2'));
+      expect((await soon(world, proclaiming)).error).toMatchObject({
+        code: 'lost',
+        lossCause: 'unconfirmed',
+      });
+      connection.heal();
+    });
+
+    it('observe goes on after etcd had too much to do', async () => {
+      const world = await newWorld();
+      const { keeper, connection } = await world.faulty();
+      const election = keeper.election('x');
+      connection.refuseReads(new LockkeeperError('limit-exceeded', 'too many requests'));
+      const observing = election.observe();
+      const first = settled(observing.next());
+      await world.passTime(500);
+      connection.heal();
+      expect((await soon(world, first)).value).toEqual({ done: false, value: undefined });
+      await observing.return();
     });
 
     it.each([

@@ -6,6 +6,16 @@ import { type Outcome, settled, soon } from '../outcome.ts';
 /** Readers share, writers are alone, and nobody overtakes anybody. */
 export function describeReadWriteLocks(where: string, newWorld: MakeLockWorld): void {
   describe(`locks on ${where}: read/write`, () => {
+    it('a downgrade that etcd does not answer before the hold is lost, tells that it is lost', async () => {
+      const world = await newWorld();
+      const { keeper, connection } = await world.faulty();
+      const hold = await keeper.readWriteLock('x').write.acquire();
+      connection.goSilent();
+      const outcome = await soon(world, settled(hold.downgrade()));
+      expect(outcome.error).toMatchObject({ code: 'lost', lossCause: 'unconfirmed' });
+      connection.heal();
+    });
+
     it('readers hold together, a writer alone, in the order in which they queued', async () => {
       const world = await newWorld();
       const line = await Line.of(world, 5);
@@ -122,9 +132,11 @@ export function describeReadWriteLocks(where: string, newWorld: MakeLockWorld): 
       // And where nobody waits, a reader that comes later shares at once.
       const again = (await a?.readWriteLock('x').write.acquire()) ?? expect.unreachable();
       await again.downgrade();
-      expect((await soon(world, e?.readWriteLock('x').read.acquire() ?? expect.unreachable())).standing).toBe(
-        'held',
-      );
+      const later = settled(e?.readWriteLock('x').read.acquire() ?? expect.unreachable());
+      await world.passTime(1_000);
+      expect(await Promise.race([later, Promise.resolve('waits')])).toMatchObject({
+        value: { standing: 'held' },
+      });
       await again.release();
       await expect(again.downgrade()).resolves.toBeUndefined();
       const released = (await c?.readWriteLock('y').write.acquire()) ?? expect.unreachable();

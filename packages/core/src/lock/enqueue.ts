@@ -9,7 +9,7 @@ import type {
   TxnReply,
 } from '../coordinator/coordinator.ts';
 import { LockkeeperError } from '../errors.ts';
-import { type Acquisition, type Place, type QueuePlace, readContender } from './acquisition.ts';
+import { type Acquisition, isDowngraded, type Place, type QueuePlace, readContender } from './acquisition.ts';
 import { BackOff } from './back-off.ts';
 import { removeKey } from './ending.ts';
 
@@ -93,7 +93,7 @@ function getInLine(acquisition: Acquisition, place: QueuePlace): Operation {
     ...place.rivals,
     sort: { by: 'createRevision', order: 'descend' },
     limit: 1,
-    keysOnly: true,
+    keysOnly: !place.sharesWithDowngraded,
   };
   return { op: 'txn', compare: [isAbsent(place.rivals)], success: puts, failure: [last, ...puts] };
 }
@@ -161,7 +161,9 @@ function placeAfterPut(acquisition: Acquisition, reply: TxnReply, mode: EnqueueM
     acquisition.mayExist = acquisition.unanswered > 0;
     return { place: 'busy', holder: neighbours[0] };
   }
-  return { place: 'queued', revision: reply.revision, behind: neighbours.map(({ key }) => key) };
+  // Of one that has become a reader already no event will tell: the deciding read does.
+  const behind = neighbours.some(isDowngraded) ? undefined : neighbours.map(({ key }) => key);
+  return { place: 'queued', revision: reply.revision, behind };
 }
 
 /** The compare failed: the reply's ranges say which part of it. */

@@ -4,6 +4,7 @@ import type { SimulatedConnection } from './connection.ts';
 import type { Observer } from './observer.ts';
 import type { Visit } from './plan.ts';
 import type { SimulatedProcess } from './process.ts';
+import { describeTarget, queuesOf } from './target.ts';
 
 /** A keeper and what belongs to it. */
 export interface Seat {
@@ -12,7 +13,15 @@ export interface Seat {
   closing: boolean;
 }
 
-/** One call of acquire, tryAcquire or using that is under way. */
+/** Whether the caller has given up. */
+export interface Cancellation {
+  /** Set when the signal was aborted. */
+  reason: object | undefined;
+  /** When, as its process counts. */
+  atOwnTime: number;
+}
+
+/** One call of acquire, tryAcquire, using, campaign or run that is under way. */
 export interface Attempt {
   readonly visit: Visit;
   readonly seat: Seat;
@@ -22,8 +31,7 @@ export interface Attempt {
   /** As its process counts. */
   readonly startedAtOwnTime: number;
   readonly openingsFailedBefore: number;
-  /** Set when its signal was aborted. */
-  abortReason: object | undefined;
+  readonly cancellation: Cancellation;
 }
 
 /** How long an attempt that does not queue tries to reach etcd. */
@@ -70,13 +78,14 @@ export class AcquireRules {
 
   failed(attempt: Attempt, error: unknown): void {
     this.ended(attempt);
-    if (attempt.abortReason !== undefined && error === attempt.abortReason) return;
+    const { reason } = attempt.cancellation;
+    if (reason !== undefined && error === reason) return;
     const { code, message } = error as LockkeeperError;
     if (!this.#mayFailWith(attempt, error as LockkeeperError)) {
       const { visit, process } = attempt;
       this.#report(
         'false-error',
-        `${process.name} ${visit.how} ${visit.lock} (${visit.id}): ${code}: ${message}`,
+        `${process.name} ${visit.how} ${describeTarget(visit.target)} (${visit.id}): ${code}: ${message}`,
       );
     }
   }
@@ -99,7 +108,13 @@ export class AcquireRules {
       case 'claim-timeout':
         return visit.claims && elapsed >= visit.claimTimeoutMs - 2;
       case 'claim-failed':
-        return visit.claims && error.cause instanceof GuardError && error.cause.code === 'stale-token';
+        return (
+          visit.claims &&
+          error.cause instanceof GuardError &&
+          (error.cause.code === 'stale-token' ||
+            // A guard that was slow to promise has been asked to accept nothing more meanwhile.
+            (error.cause.code === 'sealed' && mayBeCapped(attempt)))
+        );
       case 'limit-exceeded':
         return true;
       case 'closed':
@@ -109,21 +124,30 @@ export class AcquireRules {
     }
   }
 
-  #mayHaveLost({ visit, process, startedAt, seat }: Attempt, cause: LossCause): boolean {
-    const gone = this.#observer.wasRemovedFromOutside(visit.lock, process.name, startedAt);
+  #mayHaveLost(attempt: Attempt, cause: LossCause): boolean {
+    const { visit, process, startedAt, seat } = attempt;
+    const gone = this.#observer.wasRemovedFromOutside(queuesOf(visit.target), process.name, startedAt);
     switch (cause) {
       case 'unconfirmed':
       case 'expired':
         return true;
       case 'closed':
-        return seat.closing;
+        // A lease of its own is given back with the hold.
+        return seat.closing || (visit.isolated && mayBeCapped(attempt));
       case 'revoked':
         return this.#observer.wasRevokedOutside(process.name) || process.wasSuspended;
       case 'key-deleted':
       case 'foreign-write':
         return gone;
+      case 'max-hold':
+        return mayBeCapped(attempt);
       default:
         return false;
     }
   }
+}
+
+/** Whether it may have held for all of its `maxHoldMs` while the guards were asked and the lease was renewed. */
+function mayBeCapped({ visit, process, startedAtOwnTime }: Attempt): boolean {
+  return process.now() - startedAtOwnTime >= (visit.maxHoldMs ?? Number.POSITIVE_INFINITY) - 2;
 }

@@ -4,8 +4,11 @@ import { AcquireRules, type Attempt, type Seat } from './acquire-rules.ts';
 import type { SimulatedEtcd } from './etcd.ts';
 import type { Held } from './held.ts';
 import { HoldRules, PROMPT_MS } from './hold-rules.ts';
-import type { Contender, Observer } from './observer.ts';
+import type { Observer } from './observer.ts';
+import { OnlookerRules } from './onlooker-rules.ts';
 import type { SimulatedProcess } from './process.ts';
+import { ProclaimRules } from './proclaim-rules.ts';
+import { CANDIDATES, type Contender } from './queues.ts';
 import type { GuardedWrite, Resource, StorageListener } from './storage.ts';
 import { StorageRules } from './storage-rules.ts';
 import type { World } from './world.ts';
@@ -33,6 +36,8 @@ export class Checker implements StorageListener {
   readonly acquiring: AcquireRules;
   readonly holding: HoldRules;
   readonly storage: StorageRules;
+  readonly proclaiming: ProclaimRules;
+  readonly looking: OnlookerRules;
   readonly #world: World;
   readonly #etcd: SimulatedEtcd;
   readonly #observer: Observer;
@@ -49,9 +54,14 @@ export class Checker implements StorageListener {
     this.acquiring = new AcquireRules(observer, report);
     this.holding = new HoldRules(world, observer, calm, report);
     this.storage = new StorageRules(report);
+    this.proclaiming = new ProclaimRules(observer, report);
+    this.looking = new OnlookerRules(observer, etcd, report);
     observer.onRemoved = (contender, actor) => this.holding.onRemoved(contender, actor);
-    observer.onDataWrite = (write) =>
-      this.storage.wroteToEtcd(write, (key, token) => observer.isIntact(key, token));
+    observer.onRewritten = (contender, value) => {
+      if (contender.queue.startsWith('election/')) this.proclaiming.wrote(contender, value);
+      else this.holding.onRewritten(contender);
+    };
+    observer.onDataWrite = (write) => this.storage.wroteToEtcd(write, (grant) => observer.passesFence(grant));
   }
 
   report(kind: string, message: string): void {
@@ -65,7 +75,7 @@ export class Checker implements StorageListener {
   granted(attempt: Attempt, hold: Hold): Held {
     this.acquiring.ended(attempt);
     const held = this.holding.onGranted(attempt, hold);
-    if (attempt.visit.claims) this.storage.mustBeClaimed(attempt.visit.lock, hold.token);
+    if (attempt.visit.claims) for (const queue of held.queues) this.storage.mustBeClaimed(queue, hold.token);
     return held;
   }
 
@@ -76,15 +86,16 @@ export class Checker implements StorageListener {
 
   released(held: Held, answer: ReleaseAnswer): void {
     const { visit } = held.attempt;
-    if (visit.claims && answer.sealed === true) this.storage.mustBeSealed(visit.lock, held.hold.token);
+    if (visit.claims && answer.sealed === true)
+      for (const queue of held.queues) this.storage.mustBeSealed(queue, held.hold.token);
     this.holding.onReleased(held, answer);
   }
 
   /** After every step. */
   look(): void {
     this.holding.look();
-    if (this.#calm) this.#lookForStandstill(0, PROMPT_MS);
-    else if (this.#healedAt !== undefined) this.#lookForStandstill(this.#healedAt, PATIENT_MS);
+    if (this.#calm) this.#lookForDelay(0, PROMPT_MS);
+    else if (this.#healedAt !== undefined) this.#lookForDelay(this.#healedAt, PATIENT_MS);
   }
 
   /** A keeper has closed: nothing of it may be left. */
@@ -102,6 +113,18 @@ export class Checker implements StorageListener {
     for (const { key, acquisition } of this.#observer.contenders.values()) {
       this.report('leaked-key', `${key} (of ${acquisition}) is left although nobody holds or waits`);
     }
+    for (const key of this.#observer.keys) {
+      if (key.startsWith(CANDIDATES))
+        this.report('leaked-key', `${key} is left although nobody is a candidate`);
+    }
+    for (const { name } of this.acquiring.processes) {
+      const kept = [...this.#etcd.leases].filter(
+        ([lease, owner]) => owner === name && this.#etcd.isAlive(lease),
+      );
+      if (kept.length > 1)
+        this.report('leaked-lease', `${name} keeps ${kept.length} leases although it holds nothing`);
+    }
+    this.looking.allTold();
   }
 
   /** All keepers are closed, and every lease that nobody renews has run out. */
@@ -128,33 +151,44 @@ export class Checker implements StorageListener {
     this.storage.wrote(resource, write);
   }
 
+  #lookForDelay(undisturbedSince: number, limit: number): void {
+    this.#lookForStandstill(undisturbedSince, limit);
+    this.looking.look(this.#world.now, undisturbedSince, limit);
+  }
+
   /**
    * Where nothing is disturbed (any more), the first of a queue is granted soon, or gone; and a key that was
    * overwritten is gone soon after its loss was told.
    */
   #lookForStandstill(undisturbedSince: number, limit: number): void {
     for (const contender of this.#observer.contenders.values()) {
-      const { key, createRevision, headSince, lease, name } = contender;
+      const { lease, queue } = contender;
       const owner = this.acquiring.processNamed(this.#etcd.leases.get(lease));
       if (owner === undefined || !owner.isRunning) continue;
-      const spoiltAt = this.#etcd.isAlive(lease)
-        ? this.#observer.tamperingWith(key, createRevision)?.at
-        : undefined;
-      const ripeAt = Math.max(headSince ?? spoiltAt ?? Number.POSITIVE_INFINITY, this.#overSince(contender));
+      const ripeAt = Math.max(this.#ripeSince(contender), this.#overSince(contender));
       const since = Math.max(ripeAt, undisturbedSince, owner.runningSince);
       if (this.#world.now - since < limit) continue;
-      const what = spoiltAt === undefined ? 'the first of the queue' : 'a key that was overwritten';
       this.report(
         'standstill',
-        `${name}: ${what}, of ${owner.name}, could be granted or gone for ${limit} ms, and is not`,
+        `${queue}: a key of ${owner.name} could be granted or gone for ${limit} ms, and is not`,
       );
     }
+  }
+
+  /** Since when its party is first everywhere, or spoilt while its lease lives. */
+  #ripeSince(contender: Contender): number {
+    const { createRevision: token, lease, party } = contender;
+    const spoiltAt = this.#observer.tamperingWith({ keys: party.map(({ key }) => key), token })?.at;
+    if (spoiltAt !== undefined) return this.#etcd.isAlive(lease) ? spoiltAt : Number.POSITIVE_INFINITY;
+    return Math.max(...party.map(({ headSince }) => headSince ?? Number.POSITIVE_INFINITY));
   }
 
   /** When the hold of this key was over: not yet, if it stands; at the beginning, if it was never granted. */
   #overSince(contender: Contender): number {
     const held = this.holding.of(contender);
     if (held === undefined) return 0;
-    return held.settledAt ?? held.lostAt ?? Number.POSITIVE_INFINITY;
+    // A clock that is slow counts longer.
+    if (held.settledAt !== undefined) return held.settledAt + held.attempt.visit.minHoldMs * 1.1;
+    return held.lostAt ?? Number.POSITIVE_INFINITY;
   }
 }

@@ -1,12 +1,13 @@
-import type { connect, Hold, Keeper, LockkeeperError } from '@lockkeeper/core';
-import type { Attempt, Seat } from './acquire-rules.ts';
+import type { connect, LockkeeperError } from '@lockkeeper/core';
+import type { Seat } from './acquire-rules.ts';
 import type { Checker } from './checker.ts';
 import { SimulatedConnection, type Surroundings } from './connection.ts';
-import type { Held } from './held.ts';
-import { HoldersWork, WorkFailed } from './holders-work.ts';
-import type { ClientPlan, Visit } from './plan.ts';
+import { HoldersWork } from './holders-work.ts';
+import { lookOn } from './onlooker.ts';
+import type { ClientPlan, Onlooker, Visit } from './plan.ts';
 import type { SimulatedProcess } from './process.ts';
 import type { SimulatedStorage } from './storage.ts';
+import { type Visiting, visit } from './visits.ts';
 
 export interface ClientParts {
   readonly plan: ClientPlan;
@@ -22,25 +23,30 @@ export class SimulatedClient {
   readonly process: SimulatedProcess;
   readonly seats: Seat[] = [];
   readonly #parts: ClientParts;
-  readonly #work: HoldersWork;
+  readonly #visiting: Visiting;
   readonly #visits: Promise<unknown>;
+  readonly #onlookers: Promise<unknown>;
   #seat: Promise<Seat>;
   #connections = 0;
   #visitsOver = false;
+  #closing = false;
 
   constructor(parts: ClientParts) {
+    const { plan, process, storage, checker, around } = parts;
     this.#parts = parts;
-    this.process = parts.process;
-    this.#work = new HoldersWork(parts.process, parts.storage, parts.checker, parts.around.trace);
+    this.process = process;
+    const work = new HoldersWork(process, storage, checker, around.trace);
+    this.#visiting = { process, storage, checker, around, work };
     this.#seat = this.#open();
-    this.#visits = Promise.all(parts.plan.workers.map((visits) => this.#runAll(visits))).then(() => {
+    this.#visits = Promise.all(plan.workers.map((visits) => this.#runAll(visits))).then(() => {
       this.#visitsOver = true;
     });
+    this.#onlookers = Promise.all(plan.onlookers.map((onlooker, index) => this.#lookOn(onlooker, index + 1)));
   }
 
   /** Everything it set out to do has come to an end; one that was killed is done too. */
   get isDone(): boolean {
-    return this.process.isDead || (this.#visitsOver && this.#work.isIdle);
+    return this.process.isDead || (this.#visitsOver && this.#visiting.work.isIdle);
   }
 
   breakWatches(): void {
@@ -58,8 +64,10 @@ export class SimulatedClient {
   /** Closes for good. Resolves when all that it had open is closed. */
   async close(): Promise<void> {
     await this.#visits;
+    this.#closing = true;
     const seat = await this.#seat;
     await this.#close(seat);
+    await this.#onlookers;
   }
 
   async #close(seat: Seat): Promise<void> {
@@ -92,119 +100,23 @@ export class SimulatedClient {
   }
 
   async #runAll(visits: readonly Visit[]): Promise<void> {
-    for (const visit of visits) {
-      await this.process.sleep(visit.restMs);
-      await this.#visit(visit, await this.#seat);
+    for (const each of visits) {
+      await this.process.sleep(each.restMs);
+      await visit(each, await this.#seat, this.#visiting);
     }
   }
 
-  async #visit(visit: Visit, seat: Seat): Promise<void> {
-    const { process } = this;
-    const { checker, storage, around } = this.#parts;
-    const controller = new AbortController();
-    const attempt: Attempt = {
-      visit,
-      seat,
-      process,
-      startedAt: around.world.now,
-      startedAtOwnTime: process.now(),
-      openingsFailedBefore: seat.connection.openingsFailed,
-      abortReason: undefined,
-    };
-    const abort = () => {
-      attempt.abortReason = new Error(`${visit.id} was cancelled`);
-      controller.abort(attempt.abortReason);
-    };
-    const timer = visit.abortAfterMs === undefined ? undefined : process.setTimer(visit.abortAfterMs, abort);
-    const options = {
-      signal: controller.signal,
-      waitTimeoutMs: visit.waitTimeoutMs,
-      claims: visit.claims ? [storage.guardFor(process, visit.lock)] : [],
-      claimTimeoutMs: visit.claimTimeoutMs,
-    };
-    checker.acquiring.begun(attempt);
-    this.#say(
-      `${visit.how} ${visit.lock} (${visit.id})${visit.waitTimeoutMs === undefined ? '' : `, waits ${Math.round(visit.waitTimeoutMs)} ms`}`,
-    );
-    try {
-      if (visit.how === 'using') await this.#using(attempt, options);
-      else await this.#holding(attempt, options);
-    } finally {
-      timer?.cancel();
+  /** On one keeper after another, for as long as it likes. */
+  async #lookOn(onlooker: Onlooker, number: number): Promise<void> {
+    await this.process.sleep(onlooker.fromMs);
+    const enough = new AbortController();
+    const { forMs } = onlooker;
+    const timer = forMs === undefined ? undefined : this.process.setTimer(forMs, () => enough.abort());
+    const who = `${this.process.name}, onlooker ${number},`;
+    while (!enough.signal.aborted && !this.#closing) {
+      await lookOn(onlooker, who, await this.#seat, this.#visiting, enough.signal);
     }
-  }
-
-  async #holding(
-    attempt: Attempt,
-    options: Parameters<ReturnType<Keeper['lock']>['acquire']>[0],
-  ): Promise<void> {
-    const { visit, seat } = attempt;
-    const lock = seat.keeper.lock(visit.lock);
-    let hold: Hold | undefined;
-    try {
-      hold = visit.how === 'try' ? (await lock.tryAcquire(options)).hold : await lock.acquire(options);
-    } catch (error) {
-      return this.#failed(attempt, error);
-    }
-    if (hold === undefined) return this.#busy(attempt);
-    const held = this.#granted(attempt, hold);
-    await this.#work.do(held, visit.work);
-    this.#parts.checker.settle(held);
-    const answer = await hold.release();
-    this.#say(`released ${visit.lock} (${visit.id}): ${answer.outcome}, sealed ${answer.sealed}`);
-    this.#parts.checker.released(held, answer);
-    if (visit.end === 'release twice') await hold.release();
-    if (visit.end === 'release, then write' && visit.claims)
-      await this.#work.write(held, `${visit.id}.late`, 0);
-  }
-
-  async #using(attempt: Attempt, options: Parameters<ReturnType<Keeper['lock']>['using']>[0]): Promise<void> {
-    const { visit, seat } = attempt;
-    let held: Held | undefined;
-    try {
-      await seat.keeper.lock(visit.lock).using(options, async (hold) => {
-        held = this.#granted(attempt, hold);
-        try {
-          await this.#work.do(held, visit.work);
-        } finally {
-          this.#parts.checker.settle(held);
-        }
-        return visit.id;
-      });
-      this.#say(`released ${visit.lock} (${visit.id}) after using it`);
-    } catch (error) {
-      if (held === undefined) return this.#failed(attempt, error);
-      if (error instanceof WorkFailed) return;
-      const { code, result } = error as LockkeeperError;
-      this.#say(`using ${visit.lock} (${visit.id}) ended: ${code}`);
-      if (code !== 'lost' || result !== visit.id) {
-        this.#parts.checker.report('false-error', `using ${visit.lock} (${visit.id}): ${error}`);
-      }
-    }
-  }
-
-  #failed(attempt: Attempt, error: unknown): void {
-    const { visit } = attempt;
-    const { code, lossCause, message } = error as LockkeeperError;
-    this.#say(
-      `not acquired ${visit.lock} (${visit.id}): ${code ?? message}${lossCause ? `, ${lossCause}` : ''}`,
-    );
-    this.#parts.checker.acquiring.failed(attempt, error);
-  }
-
-  #busy(attempt: Attempt): void {
-    this.#say(`not acquired ${attempt.visit.lock} (${attempt.visit.id}): busy`);
-    this.#parts.checker.acquiring.ended(attempt);
-  }
-
-  #granted(attempt: Attempt, hold: Hold): Held {
-    const held = this.#parts.checker.granted(attempt, hold);
-    this.#say(`holds ${attempt.visit.lock} (${attempt.visit.id}), token ${held.token}`);
-    held.signal.addEventListener('abort', () => {
-      const { code, lossCause } = held.signal.reason as LockkeeperError;
-      this.#say(`is told of ${attempt.visit.lock} (${attempt.visit.id}): ${lossCause ?? code}`);
-    });
-    return held;
+    timer?.cancel();
   }
 
   #say(what: string): void {

@@ -1,4 +1,5 @@
 import type { Operation, Txn, TxnReply } from '@lockkeeper/core';
+import { CANDIDATES } from './queues.ts';
 import type { Trace } from './trace.ts';
 
 /** What a request is, for people who read a trace. */
@@ -13,31 +14,46 @@ export function describeTxn(txn: Txn, trace: () => Trace | undefined): Described
   const [first, second] = txn.success;
   const key = (operation: Operation | undefined): string =>
     operation !== undefined && operation.op !== 'txn' ? (trace()?.key(operation.key) ?? '') : '';
+  const nested = first?.op === 'txn' ? first.success[0] : undefined;
+  const [ending, cancelling] = nested?.op === 'delete' ? [nested, txn.success.at(-1)] : [first, second];
+  if (ending?.op === 'delete') {
+    const cancels = cancelling?.op === 'txn' && cancelling.success[0]?.op === 'put';
+    const outcome = (reply: unknown) => (isAllDone(reply) ? `deleted, ${revisionOf(reply)}` : 'not there');
+    return { verb: cancels ? 'end (and cancel)' : 'end', detail: () => key(ending), outcome };
+  }
   if (first?.op === 'txn') {
-    return { verb: 'enqueue', detail: () => key(lastPut(first)), outcome: outcomeOfEnqueue };
+    const detail = () =>
+      txn.success.flatMap((each) => (each.op === 'txn' ? putsOf(each).map(key) : [])).join(', ');
+    return { verb: 'enqueue', detail, outcome: outcomeOfEnqueue };
   }
-  if (first?.op === 'delete') {
-    const verb = second?.op === 'put' ? 'end (and cancel)' : 'end';
-    const outcome = (reply: unknown) =>
-      (reply as TxnReply).succeeded ? `deleted, ${revisionOf(reply)}` : 'not there';
-    return { verb, detail: () => key(first), outcome };
-  }
-  const verb = first?.op === 'put' && first.key.endsWith('/lineage') ? 'lineage' : 'txn';
+  if (first?.op === 'range') return { verb: 'look', detail: () => txn.success.map(key).join(', ') };
+  const verb = first?.op === 'put' ? verbOfPut(first.key) : 'txn';
   const outcome = (reply: unknown) =>
     (reply as TxnReply).succeeded ? `written, ${revisionOf(reply)}` : 'not written';
   return { verb, detail: () => key(first), outcome };
 }
 
-function lastPut({ success }: Txn): Operation | undefined {
-  return success.find((operation) => operation.op === 'put');
+function verbOfPut(key: string): string {
+  if (key.endsWith('/lineage')) return 'lineage';
+  return key.startsWith('lockkeeper/election/') ? 'proclaim' : 'txn';
+}
+
+function putsOf({ success }: Txn): Operation[] {
+  return success.filter((operation) => operation.op === 'put' && !operation.key.startsWith(CANDIDATES));
+}
+
+function isAllDone(reply: unknown): boolean {
+  const { succeeded, results } = reply as TxnReply;
+  return succeeded && results.every((result) => result.op !== 'txn' || result.succeeded);
 }
 
 function outcomeOfEnqueue(reply: unknown): string {
   const { succeeded, results } = reply as TxnReply;
   if (!succeeded) return 'refused';
-  const [nested] = results;
-  if (nested?.op === 'txn' && nested.succeeded) return `first, ${revisionOf(reply)}`;
-  return nested?.op === 'txn' && nested.results.length > 1 ? `queued, ${revisionOf(reply)}` : 'busy';
+  const queues = results.flatMap((result) => (result.op === 'txn' ? result : []));
+  if (queues.every((queue) => queue.succeeded)) return `first, ${revisionOf(reply)}`;
+  const isQueued = queues.some((queue) => queue.results.some(({ op }) => op === 'put'));
+  return isQueued ? `queued, ${revisionOf(reply)}` : 'busy';
 }
 
 function revisionOf(reply: unknown): string {

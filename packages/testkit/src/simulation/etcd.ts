@@ -36,6 +36,8 @@ export class SimulatedEtcd {
   actor = 'expiry';
   /** Every lease ever granted, and to whom. */
   readonly leases = new Map<bigint, string>();
+  /** A watch that begins before this revision is refused. */
+  compactedTo = 0n;
   readonly #world: World;
   readonly #streams = new Set<() => void>();
   #waiting: EtcdRequest[] = [];
@@ -121,8 +123,10 @@ export class SimulatedEtcd {
 
   compact(back: number): void {
     const { revision } = this.store;
-    const to = revision - BigInt(back);
-    this.store.compact(to > 1n ? to : 1n);
+    const wanted = revision - BigInt(back);
+    const to = wanted > 1n ? wanted : 1n;
+    this.store.compact(to);
+    if (to > this.compactedTo) this.compactedTo = to;
   }
 
   #outage(mode: 'stopped' | 'down' | 'leaderless', ms: number, renewsLeases: boolean): void {

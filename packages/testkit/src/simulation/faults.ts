@@ -4,6 +4,7 @@ import type { Surroundings } from './connection.ts';
 import type { SimulatedEtcd } from './etcd.ts';
 import type { Observer } from './observer.ts';
 import type { Fault } from './plan.ts';
+import { strangersKey } from './queues.ts';
 import type { SimulatedStorage } from './storage.ts';
 
 /** Whom faults befall. */
@@ -75,7 +76,7 @@ function interfere(fault: Fault, { around, observer }: Stage): void {
   switch (fault.kind) {
     case 'delete key':
     case 'overwrite key': {
-      const key = keyAt(observer, fault.lock, fault.place);
+      const key = keyAt(observer, fault.queue, fault.place);
       if (key === undefined) return;
       const { kind } = fault;
       const operation =
@@ -96,7 +97,7 @@ function interfere(fault: Fault, { around, observer }: Stage): void {
     case 'stranger queues': {
       strangers += 1n;
       const lease = 2n ** 62n + strangers;
-      const key = `lockkeeper/lock/${fault.lock}/${lease.toString(16)}`;
+      const key = strangersKey(fault.queue, lease);
       etcd.outside('stranger', (store) => {
         etcd.grantOutside(lease, 3_600_000);
         store.txn({ compare: [], success: [{ op: 'put', key, value: '', lease }], failure: [] });
@@ -118,16 +119,14 @@ function revokeIfThere(lease: bigint, etcd: SimulatedEtcd, observer: Observer): 
 }
 
 /** 0: the first of the queue, and so on. */
-function keyAt(observer: Observer, lock: string, place: number): string | undefined {
-  const queue = [...observer.contenders.values()].filter(({ name }) => name === lock);
-  queue.sort((a, b) => Number(a.createRevision - b.createRevision));
-  return queue[place]?.key;
+function keyAt(observer: Observer, queue: string, place: number): string | undefined {
+  return [...observer.contenders.values()].filter((contender) => contender.queue === queue)[place]?.key;
 }
 
 function describe(fault: Fault): string {
   const parts: string[] = [fault.kind];
   if ('client' in fault) parts.push(fault.client);
-  if ('lock' in fault) parts.push(fault.lock);
+  if ('queue' in fault) parts.push(fault.queue);
   if ('ms' in fault) parts.push(`${Math.round(fault.ms)} ms`);
   return parts.join(' ');
 }

@@ -1,17 +1,23 @@
 import type { Hold, LockkeeperError, LossCause } from '@lockkeeper/core';
 import type { Attempt } from './acquire-rules.ts';
+import type { Grant } from './observer.ts';
+import { describeTarget } from './target.ts';
 
 /** A hold that was granted, as far as it concerns the checker. */
-export interface Held {
+export interface Held extends Grant {
   readonly attempt: Attempt;
   readonly hold: Hold;
   /** As a careful user keeps it aside: only timers and looks at the hold update it. */
   readonly signal: AbortSignal;
-  readonly key: string;
   readonly lease: bigint;
-  readonly token: bigint;
+  /** In which it holds. */
+  readonly queues: readonly string[];
+  /** As its process counts. */
+  readonly grantedAtOwnTime: number;
   /** When the work under it had ended, or its release began; true time. */
   settledAt: number | undefined;
+  /** Only for writers. */
+  downgradeBegun: boolean;
   /** When it was told to be lost; true time. */
   lostAt: number | undefined;
 }
@@ -20,8 +26,13 @@ export function isOver({ settledAt, lostAt }: Held): boolean {
   return settledAt !== undefined || lostAt !== undefined;
 }
 
+/** How long it has been held at most, as its process counts. */
+export function heldAtMostMs({ attempt }: Held): number {
+  return attempt.process.now() - attempt.startedAtOwnTime;
+}
+
 export function describeHeld({ attempt, token }: Held): string {
-  return `${attempt.process.name}'s hold of ${attempt.visit.lock} (${attempt.visit.id}, token ${token})`;
+  return `${attempt.process.name}'s hold of ${describeTarget(attempt.visit.target)} (${attempt.visit.id}, token ${token})`;
 }
 
 /** What a lost hold tells of its loss. */

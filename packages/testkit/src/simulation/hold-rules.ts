@@ -1,14 +1,18 @@
 import type { Hold, LockkeeperError, LossCause, ReleaseAnswer } from '@lockkeeper/core';
 import type { Attempt } from './acquire-rules.ts';
-import { describeHeld, type Held, isOver, lossOf } from './held.ts';
-import type { Contender, Observer } from './observer.ts';
+import { describeHeld, type Held, heldAtMostMs, isOver, lossOf } from './held.ts';
+import type { Observer } from './observer.ts';
 import type { SimulatedProcess } from './process.ts';
+import type { Contender } from './queues.ts';
+import { queuesOf } from './target.ts';
 import type { World } from './world.ts';
 
 /** Within this time the first of a queue is granted, and tampering noticed, where nothing is disturbed. */
 export const PROMPT_MS = 1_000;
 /** What was overdue when a process goes on after a stop, is told within this time. */
 const CATCH_UP_MS = 5;
+/** How long work that was asked to stop may go on before its term is given back. */
+export const DRAIN_MS = 5_000;
 
 /**
  * What a hold tells of itself, against what is true of its key in etcd: granted in turn, standing only with
@@ -44,19 +48,37 @@ export class HoldRules {
 
   onGranted(attempt: Attempt, hold: Hold): Held {
     const { revision, acquisition } = hold.token;
-    const key = hold.compare()[0]?.key ?? '';
-    const lease = this.#observer.leaseOf(key, revision);
-    const ends = { settledAt: undefined, lostAt: undefined };
-    const held = { attempt, hold, signal: hold.signal, key, lease, token: revision, ...ends };
-    this.#all.set(`${key}@${revision}`, held);
+    // The last comparison is that of the lineage.
+    const keys = hold
+      .compare()
+      .slice(0, -1)
+      .map(({ key }) => key);
+    const held: Held = {
+      attempt,
+      hold,
+      signal: hold.signal,
+      keys,
+      token: revision,
+      lease: this.#observer.createdAs(keys[0] ?? '', revision)?.lease ?? 0n,
+      queues: queuesOf(attempt.visit.target),
+      grantedAtOwnTime: attempt.process.now(),
+      downgradeBegun: false,
+      settledAt: undefined,
+      lostAt: undefined,
+    };
+    for (const key of keys) this.#all.set(`${key}@${revision}`, held);
     this.#standing.add(held);
     this.granted += 1;
     const told = describeHeld(held);
-    if (this.#observer.creatorOf(key, revision) !== acquisition) {
-      this.#report('false-token', `${told}: no key of it was created at revision ${revision}`);
+    const created = keys.map((key) => this.#observer.createdAs(key, revision));
+    const isTrue = held.queues.every((queue) =>
+      created.some((contender) => contender?.queue === queue && contender.acquisition === acquisition),
+    );
+    if (!isTrue || created.length !== held.queues.length) {
+      this.#report('false-token', `${told}: not all of its keys were created at revision ${revision}`);
     }
-    if (!this.#observer.wasHead(key, revision)) {
-      this.#report('granted-out-of-turn', `${told}: its key was never the first of the queue`);
+    if (!this.#observer.wasFirst(held)) {
+      this.#report('granted-out-of-turn', `${told}: there was no revision at which it was its turn`);
     }
     if (hold.standing !== 'lost' && hold.remainingMs() < hold.ttlMs / 3 - 1) {
       const left = Math.round(hold.remainingMs());
@@ -76,23 +98,39 @@ export class HoldRules {
     if (sealed === undefined && held.attempt.visit.claims) {
       this.#report('not-sealed', `${told}: released without an answer about its seal`);
     }
-    if (outcome === 'released' && this.#observer.isIntact(held.key, held.token)) {
-      this.#report('false-release', `${told}: told released, but its key stands in etcd`);
+    if (outcome === 'released' && this.#observer.isLeft(held)) {
+      this.#report('false-release', `${told}: told released, but a key of it is left in etcd`);
+    }
+    const { minHoldMs } = held.attempt.visit;
+    if (outcome === 'released' && heldAtMostMs(held) < minHoldMs - 2 && !held.attempt.seat.closing) {
+      this.#report('released-early', `${told}: released before its minHoldMs ${minHoldMs} had passed`);
     }
   }
 
   onRemoved(contender: Contender, actor: string): void {
     const held = this.of(contender);
     if (held === undefined || isOver(held) || held.attempt.seat.closing) return;
-    if (actor !== held.attempt.process.name) return;
+    if (actor !== held.attempt.process.name || mayBeGivenBack(held)) return;
     this.#report('deleted-standing-key', `${actor} deleted the key of ${describeHeld(held)}, which stands`);
+  }
+
+  /** The key of a writer was rewritten by its own process. */
+  onRewritten(contender: Contender): void {
+    const held = this.of(contender);
+    if (held?.downgradeBegun === true && contender.shares) return;
+    this.#report('false-downgrade', `${contender.key}: was rewritten, but no holder had asked to downgrade`);
+  }
+
+  onDowngraded(held: Held): void {
+    if (!this.#observer.isIntact(held) || this.#observer.isShared(held)) return;
+    this.#report('lost-downgrade', `${describeHeld(held)}: told downgraded, but its key is still a writer's`);
   }
 
   onRevoked(lease: bigint, process: SimulatedProcess): void {
     for (const held of this.#standing) {
       const { attempt, settledAt } = held;
       if (held.lease !== lease || settledAt !== undefined || attempt.seat.closing) continue;
-      if (!this.#observer.isIntact(held.key, held.token)) continue;
+      if (!this.#observer.isIntact(held)) continue;
       this.#report(
         'revoked-under-work',
         `${process.name} revoked the lease of ${describeHeld(held)} while its work runs`,
@@ -108,7 +146,7 @@ export class HoldRules {
   }
 
   look(): void {
-    const byName = new Map<string, Held[]>();
+    const byQueue = new Map<string, Held[]>();
     for (const held of this.#standing) {
       const { process, visit } = held.attempt;
       if (process.isDead || isOver(held)) {
@@ -118,17 +156,38 @@ export class HoldRules {
       if (!process.isRunning) continue;
       if (held.signal.aborted) this.#onSignal(held);
       // Holds are asked only where their answer could be wrong: asking changes what their timers find.
-      if (this.#observer.isIntact(held.key, held.token)) {
-        byName.set(visit.lock, [...(byName.get(visit.lock) ?? []), held]);
-      } else this.#lookAtKeyless(held);
+      if (!this.#observer.isIntact(held)) {
+        this.#lookAtKeyless(held);
+        continue;
+      }
+      if (visit.maxHoldMs !== undefined) this.#lookAtCap(held, visit.maxHoldMs);
+      for (const queue of held.queues) {
+        const others = byQueue.get(queue);
+        if (others === undefined) byQueue.set(queue, [held]);
+        else others.push(held);
+      }
     }
-    for (const [name, holds] of byName) if (holds.length > 1) this.#lookAtRivals(name, holds);
+    for (const [queue, holds] of byQueue) if (holds.length > 1) this.#lookAtRivals(queue, holds);
   }
 
-  #lookAtRivals(name: string, holds: readonly Held[]): void {
+  /** Readers hold together, nobody else does. */
+  #lookAtRivals(queue: string, holds: readonly Held[]): void {
+    if (holds.every((held) => this.#observer.isShared(held))) return;
     const rivals = holds.filter(({ hold }) => hold.standing === 'held' || hold.standing === 'suspect');
-    if (rivals.length > 1)
-      this.#report('two-holders', `lock ${name}: ${rivals.map(describeHeld).join(' and ')}`);
+    if (rivals.length > 1 && !rivals.every((held) => this.#observer.isShared(held)))
+      this.#report('two-holders', `${queue}: ${rivals.map(describeHeld).join(' and ')}`);
+  }
+
+  #lookAtCap(held: Held, maxHoldMs: number): void {
+    const { process } = held.attempt;
+    const overdueMs = process.now() - held.grantedAtOwnTime - maxHoldMs;
+    if (overdueMs < CATCH_UP_MS || this.#world.now - process.runningSince < CATCH_UP_MS) return;
+    const signalled = held.signal.aborted;
+    const { standing } = held.hold;
+    if (standing === 'released') return;
+    if (standing !== 'lost' || !signalled)
+      this.#report('held-too-long', `${describeHeld(held)}: stands beyond its maxHoldMs ${maxHoldMs}`);
+    this.#lose(held);
   }
 
   #lookAtKeyless(held: Held): void {
@@ -141,7 +200,7 @@ export class HoldRules {
 
   #onLost(held: Held, signalled: boolean): void {
     const { process } = held.attempt;
-    const tampered = this.#observer.tamperingWith(held.key, held.token);
+    const tampered = this.#observer.tamperingWith(held);
     // Timers do not run while their clock stands still.
     const mustTell = tampered === undefined && !process.wasSuspended;
     if (mustTell && !signalled && this.#world.now - process.runningSince > CATCH_UP_MS) {
@@ -151,7 +210,7 @@ export class HoldRules {
   }
 
   #onFalseStanding(held: Held, standing: 'held' | 'suspect'): void {
-    const tampered = this.#observer.tamperingWith(held.key, held.token);
+    const tampered = this.#observer.tamperingWith(held);
     if (tampered !== undefined) {
       if (!this.#calm || this.#world.now - tampered.at <= PROMPT_MS) return;
       const late = `${PROMPT_MS} ms after its key was ${tampered.how}`;
@@ -160,7 +219,7 @@ export class HoldRules {
     }
     // Its monotonic clock stood still: suspect is all that it can know.
     if (standing === 'suspect' && held.attempt.process.wasSuspended) return;
-    const by = this.#observer.removalOf(held.key, held.token);
+    const by = this.#observer.removalOf(held);
     this.#report(
       'stands-without-key',
       `${describeHeld(held)}: told ${standing}, but its key is gone from etcd (${by})`,
@@ -169,7 +228,9 @@ export class HoldRules {
 
   #onSignal(held: Held): void {
     const { code, lossCause } = held.signal.reason as LockkeeperError;
-    if (code === 'closed' && held.attempt.seat.closing) return;
+    const { seat, cancellation } = held.attempt;
+    if (code === 'closed' && seat.closing) return;
+    if (held.signal.reason === cancellation.reason) return;
     this.#lose(held);
     if (lossCause === undefined)
       this.#report('false-signal', `${describeHeld(held)}: its signal aborted with ${code}`);
@@ -183,8 +244,8 @@ export class HoldRules {
 
   #checkCause(held: Held, cause: LossCause): void {
     const { process, seat } = held.attempt;
-    const tampered = this.#observer.tamperingWith(held.key, held.token)?.how;
-    const expired = this.#observer.removalOf(held.key, held.token) === 'expiry';
+    const tampered = this.#observer.tamperingWith(held)?.how;
+    const expired = this.#observer.removalOf(held) === 'expiry';
     const revoked = this.#observer.leasesRevokedOutside.has(held.lease);
     const isTrue: Record<LossCause, boolean> = {
       unconfirmed: !this.#calm,
@@ -193,11 +254,18 @@ export class HoldRules {
       'key-deleted': tampered !== undefined || expired,
       'foreign-write': tampered === 'overwritten',
       closed: seat.closing,
-      'max-hold': false,
+      'max-hold': heldAtMostMs(held) >= (held.attempt.visit.maxHoldMs ?? Number.POSITIVE_INFINITY) - 2,
       'history-regressed': false,
       unauthorized: false,
     };
     if (isTrue[cause]) return;
     this.#report('false-cause', `${describeHeld(held)}: told lost because of ${cause}, which is not true`);
   }
+}
+
+/** Its owner, or the limit that its owner set, may have given it back although its work goes on. */
+function mayBeGivenBack(held: Held): boolean {
+  const { visit, process, cancellation } = held.attempt;
+  if (visit.maxHoldMs !== undefined && heldAtMostMs(held) >= visit.maxHoldMs - 2) return true;
+  return cancellation.reason !== undefined && process.now() - cancellation.atOwnTime >= DRAIN_MS - 2;
 }

@@ -1,4 +1,4 @@
-import type { LockkeeperError } from '@lockkeeper/core';
+import { type LockkeeperError, prefixSpan, type Term, type WriteHold } from '@lockkeeper/core';
 import type { Checker } from './checker.ts';
 import type { Held } from './held.ts';
 import type { WorkStep } from './plan.ts';
@@ -37,9 +37,10 @@ export class HoldersWork {
     return this.#background === 0;
   }
 
-  async do(held: Held, work: readonly WorkStep[]): Promise<void> {
+  /** @param name - of this run of the work, for its writes. */
+  async do(held: Held, work: readonly WorkStep[], name: string): Promise<void> {
     for (const [index, step] of work.entries()) {
-      const id = `${held.attempt.visit.id}.${index + 1}`;
+      const id = `${name}.${index + 1}`;
       switch (step.do) {
         case 'think':
           await this.#process.sleep(step.ms);
@@ -50,10 +51,16 @@ export class HoldersWork {
         case 'throw':
           throw new WorkFailed(id);
         case 'guarded write':
-          await this.#perhapsAwait(step.await, this.write(held, id, step.stallMs));
+          await this.#perhapsAwait(step.await, this.writeAll(held, id, step.stallMs));
           break;
         case 'etcd write':
           await this.#perhapsAwait(step.await, this.#writeToEtcd(held, step.stallMs));
+          break;
+        case 'downgrade':
+          await this.#downgrade(held);
+          break;
+        case 'proclaim':
+          await this.#perhapsAwait(step.await, this.#proclaim(held, id));
           break;
       }
     }
@@ -67,10 +74,14 @@ export class HoldersWork {
     if (wait) await counted;
   }
 
+  /** To everything that it guards. */
+  async writeAll(held: Held, id: string, stallMs: number): Promise<void> {
+    for (const queue of held.queues) await this.write(held, queue, id, stallMs);
+  }
+
   /** Reads, perhaps stands still, and writes: what a holder does that looks at nothing but its data. */
-  async write(held: Held, id: string, stallMs: number): Promise<void> {
-    const { lock } = held.attempt.visit;
-    const guard = this.#storage.guardFor(this.#process, lock);
+  async write(held: Held, queue: string, id: string, stallMs: number): Promise<void> {
+    const guard = this.#storage.guardFor(this.#process, queue);
     let saw: number;
     try {
       saw = await guard.read();
@@ -84,32 +95,49 @@ export class HoldersWork {
     } catch (error) {
       failure = error;
     }
-    this.#checker.storage.answered(this.#storage.resource(lock), id, failure);
+    this.#checker.storage.answered(this.#storage.resource(queue), id, failure);
   }
 
   async #writeToEtcd(held: Held, stallMs: number): Promise<void> {
-    const { hold, key, token, attempt } = held;
+    const { hold, keys, token, queues, attempt } = held;
     const { coordinator } = attempt.seat.keeper;
-    const data = `data/${attempt.visit.lock}`;
     try {
-      const { kvs } = await coordinator.range({ key: data });
+      const { kvs } = await coordinator.range(prefixSpan('data/'));
       if (stallMs > 0) await this.#stall(stallMs);
-      const value: EtcdValue = {
-        by: hold.token.acquisition,
-        key,
-        token: String(token),
-        saw: String(kvs[0]?.modRevision ?? 0n),
-      };
-      await coordinator.txn({
-        compare: hold.compare(),
-        success: [{ op: 'put', key: data, value: JSON.stringify(value) }],
-        failure: [],
+      const puts = queues.map((queue) => {
+        const key = `data/${queue}`;
+        const saw = String(kvs.find((kv) => kv.key === key)?.modRevision ?? 0n);
+        const value: EtcdValue = { by: hold.token.acquisition, keys, token: String(token), saw };
+        return { op: 'put' as const, key, value: JSON.stringify(value) };
       });
+      await coordinator.txn({ compare: hold.compare(), success: puts, failure: [] });
     } catch (error) {
       const { code } = error as LockkeeperError;
       const may =
         code === 'unreachable' || code === 'limit-exceeded' || (code === 'closed' && attempt.seat.closing);
       if (!may) this.#checker.report('false-error', `a write to etcd failed: ${error}`);
+    }
+  }
+
+  async #downgrade(held: Held): Promise<void> {
+    held.downgradeBegun = true;
+    try {
+      await (held.hold as WriteHold).downgrade();
+      this.#checker.holding.onDowngraded(held);
+    } catch (error) {
+      this.#checker.proclaiming.mayFail(held, 'downgrading', error as LockkeeperError);
+    }
+  }
+
+  async #proclaim(held: Held, value: string): Promise<void> {
+    const { hold } = held;
+    const { proclaiming } = this.#checker;
+    const call = proclaiming.begun(held, value);
+    try {
+      await (hold as Term).proclaim(value);
+      proclaiming.done(call);
+    } catch (error) {
+      proclaiming.failed(call, error as LockkeeperError);
     }
   }
 

@@ -1,27 +1,50 @@
+import { makeFaults } from './make-faults.ts';
 import type { NetworkPlan } from './network.ts';
-import { type ClientPlan, type Fault, isHarmless, type Plan, type Visit, type WorkStep } from './plan.ts';
+import type { ClientPlan, Onlooker, Plan, Visit, WorkStep } from './plan.ts';
 import { Random } from './random.ts';
+import { queuesOf, type Target } from './target.ts';
 
 const NAMES = ['red', 'green', 'blue'] as const;
 
+/** What of all kinds there is in a world, and how often each kind is wanted. */
+interface Things {
+  readonly names: readonly [string, ...string[]];
+  readonly kinds: readonly [Target['kind'], ...Target['kind'][]];
+}
+
+/** Many worlds are about one kind of thing, so that it is contended for; in some, everything meets. */
+const MIXES: readonly [Things['kinds'], ...Things['kinds'][]] = [
+  ['lock'],
+  ['lock'],
+  ['lock', 'set'],
+  ['lock', 'set'],
+  ['read', 'read', 'write'],
+  ['read', 'write'],
+  ['election'],
+  ['election'],
+  ['lock', 'set', 'read', 'write', 'election'],
+];
+
 /**
- * The plan of a seed. Each seed turns whole kinds of faults on or off, so that some worlds are calm, some
- * suffer from one thing only, and some from everything at once.
+ * The plan of a seed. Each seed turns whole kinds of faults and of locks on or off, so that some worlds are
+ * calm, some suffer from one thing only, and some from everything at once.
  */
 export function makePlan(seed: string): Plan {
   const random = new Random(`plan/${seed}`);
   const lasting = random.between(8_000, 30_000);
-  const locks = NAMES.slice(0, random.whole(1, 3));
+  const kinds = random.pick(MIXES);
+  const some = NAMES.slice(0, random.whole(kinds.includes('set') ? 2 : 1, kinds.length > 3 ? 2 : 3));
+  const things: Things = { kinds, names: some as [string, ...string[]] };
   const claiming = random.chance(0.8);
-  const calm = random.chance(0.12);
+  const calm = random.chance(0.18);
   const clients = Array.from({ length: random.whole(2, 5) }, (_, index) =>
-    makeClient(random.fork(`client ${index}`), `client-${index + 1}`, locks, lasting, claiming, calm),
+    makeClient(random.fork(`client ${index}`), `client-${index + 1}`, things, lasting, claiming, calm),
   );
   return {
     seed,
     clients,
     network: calm ? UNDISTURBED : makeNetwork(random.fork('network')),
-    faults: makeFaults(random.fork('faults'), clients, locks, lasting, calm),
+    faults: makeFaults(random.fork('faults'), clients, queuesIn(things), lasting, calm),
     faultsUntilMs: lasting,
     requireClaim: claiming && random.chance(0.3),
     spared: [],
@@ -55,7 +78,7 @@ function makeNetwork(random: Random): NetworkPlan {
 function makeClient(
   random: Random,
   name: string,
-  locks: readonly string[],
+  things: Things,
   lasting: number,
   claiming: boolean,
   calm: boolean,
@@ -65,7 +88,7 @@ function makeClient(
     const count = random.whole(1, 6);
     for (let at = 0; at < count; at += 1) {
       const id = `${name}.${worker + 1}.${at + 1}`;
-      visits.push(makeVisit(random.fork(id), id, locks, lasting / count, claiming, calm));
+      visits.push(makeVisit(random.fork(id), id, things, lasting / count, claiming, calm));
     }
     return visits;
   });
@@ -74,117 +97,97 @@ function makeClient(
     clockRate: random.chance(0.5) ? 1 : random.between(0.95, 1.05),
     ttlMs: random.pick([2_000, 3_000, 5_000]),
     workers,
+    onlookers: things.kinds.includes('election')
+      ? makeOnlookers(random.fork('onlookers'), things, lasting)
+      : [],
   };
+}
+
+function makeOnlookers(random: Random, { names }: Things, lasting: number): Onlooker[] {
+  if (random.chance(0.4)) return [];
+  return Array.from({ length: random.whole(1, 2) }, () => ({
+    election: random.pick(names),
+    fromMs: random.skewed(0, lasting),
+    forMs: random.chance(0.3) ? random.between(0, lasting) : undefined,
+    slowMs: random.pick([0, 20, 500]),
+  }));
+}
+
+function makeTarget(random: Random, { kinds, names }: Things): Target {
+  const kind = random.pick(kinds);
+  if (kind !== 'set') return { kind, name: random.pick(names) };
+  const members = names.filter(() => random.chance(0.7));
+  // The order in which they are named must not matter.
+  if (random.chance(0.5)) members.reverse();
+  return { kind, names: members.length > 0 ? members : names };
+}
+
+function queuesIn({ kinds, names }: Things): [string, ...string[]] {
+  const queues = kinds.flatMap((kind) =>
+    kind === 'set' ? [] : names.flatMap((name) => queuesOf({ kind, name })),
+  );
+  return [...new Set(queues)] as [string, ...string[]];
 }
 
 function makeVisit(
   random: Random,
   id: string,
-  locks: readonly string[],
+  things: Things,
   pace: number,
   claiming: boolean,
   calm: boolean,
 ): Visit {
-  const how = random.pick<Visit['how']>(['acquire', 'acquire', 'using', 'try']);
-  const claims = claiming && random.chance(0.8);
+  const target = makeTarget(random.fork('target'), things);
+  const how = random.pick<Visit['how']>([
+    'acquire',
+    'acquire',
+    'using',
+    target.kind === 'election' ? 'using' : 'try',
+  ]);
+  const claims = claiming && target.kind !== 'read' && random.chance(0.8);
   return {
     id,
-    lock: random.pick(locks as [string, ...string[]]),
+    target,
     restMs: random.skewed(0, pace),
     how,
+    ...makeLifetime(random.fork('lifetime')),
     waitTimeoutMs: how !== 'try' && random.chance(0.35) ? random.skewed(0, 6_000) : undefined,
     abortAfterMs: random.chance(0.2) ? random.skewed(0, 5_000) : undefined,
     claims,
     claimTimeoutMs: random.pick([1_000, 4_000, 10_000]),
-    work: makeWork(random, claims, how, calm),
+    work: makeWork(random, target, claims, how, calm),
     end: random.pick(['release', 'release', 'release twice', 'release, then write']),
   };
 }
 
-function makeWork(random: Random, claims: boolean, how: Visit['how'], calm: boolean): WorkStep[] {
-  return Array.from({ length: random.whole(0, 4) }, (): WorkStep => {
+function makeLifetime(random: Random): Pick<Visit, 'isolated' | 'minHoldMs' | 'maxHoldMs'> {
+  const minHoldMs = random.chance(0.08) ? random.skewed(0, 3_000) : 0;
+  return {
+    isolated: random.chance(0.1),
+    minHoldMs,
+    maxHoldMs: random.chance(0.1) ? minHoldMs + random.skewed(50, 6_000) : undefined,
+  };
+}
+
+function makeWork(
+  random: Random,
+  { kind }: Target,
+  claims: boolean,
+  how: Visit['how'],
+  calm: boolean,
+): WorkStep[] {
+  const work = Array.from({ length: random.whole(0, 4) }, (): WorkStep => {
     const stallMs = !calm && random.chance(0.15) ? random.skewed(10, 9_000) : 0;
     const wait = random.chance(0.7);
     const choice = random.next();
-    if (choice < 0.35) return { do: 'think', ms: random.skewed(0, 2_500) };
+    // In calm worlds, what happens to a hold is noticed within a second or so.
+    if (choice < 0.35) return { do: 'think', ms: calm ? random.between(0, 3_000) : random.skewed(0, 2_500) };
+    if (choice < 0.6 && kind === 'election') return { do: 'proclaim', await: wait };
     if (choice < 0.65 && claims) return { do: 'guarded write', stallMs, await: wait };
-    if (choice < 0.85) return { do: 'etcd write', stallMs, await: wait };
+    if (choice < 0.85 && kind !== 'read') return { do: 'etcd write', stallMs, await: wait };
     if (choice > 0.97 && how === 'using') return { do: 'throw' };
     return { do: 'look' };
   });
-}
-
-type Maker = (random: Random, at: number) => Fault;
-
-function makeFaults(
-  random: Random,
-  clients: readonly ClientPlan[],
-  locks: readonly string[],
-  lasting: number,
-  calm: boolean,
-): Fault[] {
-  const client = (from: Random) => from.pick(clients.map(({ name }) => name) as [string, ...string[]]);
-  const lock = (from: Random) => from.pick(locks as [string, ...string[]]);
-  const kinds: readonly { readonly likely: number; readonly most: number; readonly make: Maker }[] = [
-    {
-      likely: 0.5,
-      most: 5,
-      make: (r, at) => ({ at, kind: 'stop', client: client(r), ms: r.skewed(50, 12_000) }),
-    },
-    {
-      likely: 0.35,
-      most: 4,
-      make: (r, at) => ({ at, kind: 'cut off', client: client(r), ms: r.skewed(50, 9_000) }),
-    },
-    {
-      likely: 0.25,
-      most: 3,
-      make: (r, at) => ({ at, kind: 'suspend', client: client(r), ms: r.skewed(50, 12_000) }),
-    },
-    { likely: 0.15, most: 1, make: (r, at) => ({ at, kind: 'kill', client: client(r) }) },
-    { likely: 0.25, most: 2, make: (r, at) => ({ at, kind: 'close', client: client(r) }) },
-    { likely: 0.4, most: 6, make: (r, at) => ({ at, kind: 'break watches', client: client(r) }) },
-    {
-      likely: 0.3,
-      most: 3,
-      make: (r, at) => ({
-        at,
-        kind: 'step wall time',
-        client: client(r),
-        ms: r.between(-20_000, r.pick([0, 20_000])),
-      }),
-    },
-    { likely: 0.25, most: 2, make: (r, at) => ({ at, kind: 'stop etcd', ms: r.skewed(100, 9_000) }) },
-    { likely: 0.25, most: 2, make: (r, at) => ({ at, kind: 'restart etcd', ms: r.skewed(100, 9_000) }) },
-    { likely: 0.25, most: 3, make: (r, at) => ({ at, kind: 'lose leader', ms: r.skewed(1_000, 6_000) }) },
-    { likely: 0.2, most: 2, make: (r, at) => ({ at, kind: 'stop storage', ms: r.skewed(100, 9_000) }) },
-    { likely: 0.35, most: 5, make: (r, at) => ({ at, kind: 'compact', back: r.whole(0, 5) }) },
-    {
-      likely: 0.15,
-      most: 3,
-      make: (r, at) => ({ at, kind: 'delete key', lock: lock(r), place: r.whole(0, 2) }),
-    },
-    {
-      likely: 0.1,
-      most: 2,
-      make: (r, at) => ({ at, kind: 'overwrite key', lock: lock(r), place: r.whole(0, 2) }),
-    },
-    { likely: 0.15, most: 2, make: (r, at) => ({ at, kind: 'revoke', client: client(r) }) },
-    {
-      likely: 0.3,
-      most: 3,
-      make: (r, at) => ({ at, kind: 'stranger queues', lock: lock(r), ms: r.skewed(10, 4_000) }),
-    },
-  ];
-  const faults = kinds
-    .flatMap(({ likely, most, make }) =>
-      random.chance(calm ? 2 * likely : likely)
-        ? Array.from({ length: random.whole(1, most) }, () => make(random, random.between(0, lasting)))
-        : [],
-    )
-    .filter(({ kind }) => !calm || isHarmless(kind))
-    .sort((a, b) => a.at - b.at);
-  // A wall clock that is set back while its machine sleeps hides the sleep: nothing in the process can tell.
-  const sleeps = faults.some(({ kind }) => kind === 'suspend');
-  return faults.filter((fault) => !(sleeps && fault.kind === 'step wall time' && fault.ms < 0));
+  if (kind !== 'write' || !random.chance(0.5)) return work;
+  return [...work, { do: 'downgrade' }, { do: 'think', ms: random.between(0, 3_000) }];
 }

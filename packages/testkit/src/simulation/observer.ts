@@ -1,18 +1,17 @@
 import type { WatchEvent } from '@lockkeeper/core';
 import type { SimulatedEtcd } from './etcd.ts';
+import { LeaderHistory } from './leader-history.ts';
+import {
+  acquisitionIn,
+  type Contender,
+  detailsOf,
+  isDowngraded,
+  noteHeads,
+  type PlaceInQueue,
+  placeOf,
+  revisionOf,
+} from './queues.ts';
 import type { World } from './world.ts';
-
-/** A key of a queue as it stands in etcd. */
-export interface Contender {
-  readonly key: string;
-  readonly name: string;
-  readonly lease: bigint;
-  readonly acquisition: string | undefined;
-  readonly createRevision: bigint;
-  modRevision: bigint;
-  /** Since when it is the intact first of its queue; true time. */
-  headSince: number | undefined;
-}
 
 export interface Tampering {
   readonly how: 'deleted' | 'overwritten';
@@ -27,27 +26,35 @@ export interface DataWrite {
   readonly value: string;
 }
 
-const QUEUE = /^lockkeeper\/lock\/([^/]+)\//;
+/** The keys of one grant: all created at one revision, which is its token. */
+export interface Grant {
+  readonly keys: readonly string[];
+  readonly token: bigint;
+}
 
 /**
  * Sees every change of etcd in the moment in which it happens, and keeps what the queues were and are. It
  * looks at the state machine itself, past all networks.
  */
 export class Observer {
-  /** By key: what stands in the queues now. */
+  /** By key: what stands in the queues now, the older first. */
   readonly contenders = new Map<string, Contender>();
   /** All keys of every kind that exist now. */
   readonly keys = new Set<string>();
   readonly leasesRevokedOutside = new Set<bigint>();
   onDataWrite: (write: DataWrite) => void = () => {};
   onRemoved: (contender: Contender, actor: string) => void = () => {};
+  /** A candidate's value was rewritten by its owner. */
+  onRewritten: (contender: Contender, value: string) => void = () => {};
   readonly #etcd: SimulatedEtcd;
   readonly #world: World;
   /** By `key@createRevision`. */
   readonly #created = new Map<string, Contender>();
-  readonly #wasHead = new Set<string>();
+  /** By `acquisition@createRevision`. */
+  readonly #parties = new Map<string, Contender[]>();
+  readonly #leaders = new Map<string, LeaderHistory>();
   readonly #removals = new Map<string, string>();
-  readonly #spoilt: { readonly name: string; readonly process: string; readonly at: number }[] = [];
+  readonly #spoilt: { readonly queue: string; readonly process: string; readonly at: number }[] = [];
   readonly #tampered = new Map<string, Tampering>();
 
   constructor(etcd: SimulatedEtcd, world: World) {
@@ -59,39 +66,74 @@ export class Observer {
     );
   }
 
-  /** Whether the key of exactly this grant is there, untouched. */
-  isIntact(key: string, token: bigint): boolean {
-    const contender = this.contenders.get(key);
-    return contender?.createRevision === token && contender.modRevision === token;
+  /** Whether the keys of exactly this grant are all there, untouched. */
+  isIntact({ keys, token }: Grant): boolean {
+    return keys.every((key) => {
+      const contender = this.contenders.get(key);
+      return contender?.createRevision === token && !contender.spoilt;
+    });
   }
 
-  /** The acquisition for which this key was created, `undefined` if it never was. */
-  creatorOf(key: string, token: bigint): string | undefined {
-    return this.#created.get(`${key}@${token}`)?.acquisition;
+  /** Whether `hold.compare()` is true now. What others wrote to a key that may be rewritten, it does not see. */
+  passesFence({ keys, token }: Grant): boolean {
+    return keys.every((key) => {
+      const contender = this.contenders.get(key);
+      return contender?.createRevision === token && (contender.isRewritable || !contender.spoilt);
+    });
   }
 
-  leaseOf(key: string, token: bigint): bigint {
-    return this.#created.get(`${key}@${token}`)?.lease ?? 0n;
+  /** Whether others may hold beside this grant: it is a reader's, or a writer's who has become one. */
+  isShared({ keys }: Grant): boolean {
+    return keys.every((key) => this.contenders.get(key)?.shares === true);
   }
 
-  wasHead(key: string, token: bigint): boolean {
-    return this.#wasHead.has(`${key}@${token}`);
+  /** Whether any key of this grant is there. */
+  isLeft({ keys, token }: Grant): boolean {
+    return keys.some((key) => this.contenders.get(key)?.createRevision === token);
   }
 
-  /** On whose behalf the key went; `undefined`: it is there. */
-  removalOf(key: string, token: bigint): string | undefined {
-    return this.#removals.get(`${key}@${token}`);
+  /** What was created as this key at that revision. */
+  createdAs(key: string, token: bigint): Contender | undefined {
+    return this.#created.get(`${key}@${token}`);
   }
 
-  /** What somebody who had no business there did to the key first. */
-  tamperingWith(key: string, token: bigint): Tampering | undefined {
-    return this.#tampered.get(`${key}@${token}`);
+  /** Whether at some revision all its keys stood, and nobody before any of them. */
+  wasFirst({ keys, token }: Grant): boolean {
+    let from = 0n;
+    let until: bigint | undefined;
+    for (const key of keys) {
+      const contender = this.createdAs(key, token);
+      if (contender?.headRevision === undefined) return false;
+      if (contender.headRevision > from) from = contender.headRevision;
+      const { endRevision } = contender;
+      if (endRevision !== undefined && (until === undefined || endRevision < until)) until = endRevision;
+    }
+    return until === undefined || from < until;
   }
 
-  /** Whether a key of this process in that queue went, or was spoilt, without its doing. */
-  wasRemovedFromOutside(name: string, process: string, since: number): boolean {
+  /** On whose behalf the first of the keys went; `undefined`: all are there. */
+  removalOf({ keys, token }: Grant): string | undefined {
+    const went = keys
+      .map((key) => ({ id: `${key}@${token}`, at: this.createdAs(key, token)?.endRevision ?? 0n }))
+      .filter(({ id }) => this.#removals.has(id))
+      .sort((a, b) => Number(a.at - b.at));
+    return went[0] && this.#removals.get(went[0].id);
+  }
+
+  /** What somebody who had no business there did to one of the keys first. */
+  tamperingWith({ keys, token }: Grant): Tampering | undefined {
+    let first: Tampering | undefined;
+    for (const key of keys) {
+      const tampering = this.#tampered.get(`${key}@${token}`);
+      if (tampering !== undefined && (first === undefined || tampering.at < first.at)) first = tampering;
+    }
+    return first;
+  }
+
+  /** Whether a key of this process in one of these queues went, or was spoilt, without its doing. */
+  wasRemovedFromOutside(queues: readonly string[], process: string, since: number): boolean {
     return this.#spoilt.some(
-      (spoilt) => spoilt.name === name && spoilt.process === process && spoilt.at >= since,
+      (spoilt) => queues.includes(spoilt.queue) && spoilt.process === process && spoilt.at >= since,
     );
   }
 
@@ -100,20 +142,33 @@ export class Observer {
     return false;
   }
 
+  /** Who led an election, from its beginning on. */
+  leadersOf(queue: string): LeaderHistory {
+    const known = this.#leaders.get(queue);
+    if (known !== undefined) return known;
+    const history = new LeaderHistory();
+    this.#leaders.set(queue, history);
+    return history;
+  }
+
   #onEvents(events: readonly WatchEvent[]): void {
     const touched = new Set<string>();
+    const values = new Map<string, Uint8Array>();
+    for (const event of events) if (event.type === 'put') values.set(event.kv.key, event.kv.value);
+    let revision = 0n;
     for (const event of events) {
+      revision = revisionOf(event);
       const key = event.type === 'put' ? event.kv.key : event.key;
       if (event.type === 'put') this.keys.add(key);
       else this.keys.delete(key);
-      const name = QUEUE.exec(key)?.[1];
-      if (name === undefined) this.#onOther(event);
+      const place = placeOf(key);
+      if (place === undefined) this.#onOther(event);
       else {
-        this.#onContender(event, key, name);
-        touched.add(name);
+        this.#onContender(event, key, place, values.get(detailsOf(key) ?? key));
+        touched.add(place.queue);
       }
     }
-    for (const name of touched) this.#findHead(name);
+    for (const queue of touched) this.#look(queue, revision);
   }
 
   #onOther(event: WatchEvent): void {
@@ -123,55 +178,89 @@ export class Observer {
     this.onDataWrite({ key, actor: this.#etcd.actor, revision: modRevision, value: text });
   }
 
-  #onContender(event: WatchEvent, key: string, name: string): void {
-    const { actor } = this.#etcd;
+  #onContender(event: WatchEvent, key: string, place: PlaceInQueue, details: Uint8Array | undefined): void {
     const before = this.contenders.get(key);
-    const id = `${key}@${before?.createRevision}`;
-    const owner = before && this.#etcd.leases.get(before.lease);
-    if (owner !== undefined && owner !== actor)
-      this.#spoilt.push({ name, process: owner, at: this.#world.now });
     if (event.type === 'delete') {
-      this.contenders.delete(key);
-      if (before !== undefined) this.onRemoved(before, actor);
-      this.#removals.set(id, actor);
-      if (actor === 'outside') this.#tamper(id, 'deleted');
+      if (before !== undefined) this.#onGone(before, event.modRevision);
       return;
     }
     const { createRevision, modRevision, lease, value } = event.kv;
+    if (place.queue.startsWith('election/'))
+      this.leadersOf(place.queue).wrote(key, modRevision, new TextDecoder().decode(value));
     if (before !== undefined) {
-      before.modRevision = modRevision;
-      before.headSince = undefined;
-      if (actor === 'outside') this.#tamper(id, 'overwritten');
+      this.#onPutAgain(before, event.kv);
       return;
     }
-    const acquisition = acquisitionIn(value);
-    const contender = { key, name, lease, acquisition, createRevision, modRevision, headSince: undefined };
+    const acquisition = acquisitionIn(details);
+    const contender: Contender = {
+      key,
+      ...place,
+      lease,
+      acquisition,
+      createRevision,
+      party: this.#partyOf(acquisition, createRevision),
+      spoilt: false,
+      headSince: undefined,
+      headRevision: undefined,
+      endRevision: undefined,
+    };
     this.#created.set(`${key}@${createRevision}`, contender);
     this.contenders.set(key, contender);
+    contender.party.push(contender);
   }
 
-  #tamper(id: string, how: Tampering['how']): void {
+  #partyOf(acquisition: string | undefined, revision: bigint): Contender[] {
+    if (acquisition === undefined) return [];
+    const id = `${acquisition}@${revision}`;
+    const party = this.#parties.get(id) ?? [];
+    this.#parties.set(id, party);
+    return party;
+  }
+
+  #onGone(contender: Contender, revision: bigint): void {
+    const { actor } = this.#etcd;
+    const { key, createRevision } = contender;
+    this.#noteStrange(contender);
+    this.contenders.delete(key);
+    contender.endRevision ??= revision;
+    this.onRemoved(contender, actor);
+    this.#removals.set(`${key}@${createRevision}`, actor);
+    if (actor === 'outside') this.#tamper(contender, 'deleted');
+  }
+
+  #onPutAgain(contender: Contender, kv: { lease: bigint; modRevision: bigint; value: Uint8Array }): void {
+    const { actor } = this.#etcd;
+    const owner = this.#etcd.leases.get(contender.lease);
+    this.#noteStrange(contender);
+    if (contender.isRewritable && actor === owner && kv.lease === contender.lease) {
+      if (contender.queue.startsWith('rw/') && isDowngraded(kv.value)) contender.shares = true;
+      this.onRewritten(contender, new TextDecoder().decode(kv.value));
+      return;
+    }
+    contender.spoilt = true;
+    contender.headSince = undefined;
+    contender.endRevision ??= kv.modRevision;
+    if (actor === 'outside') this.#tamper(contender, 'overwritten');
+  }
+
+  /** That somebody else than its owner touched it. */
+  #noteStrange({ lease, queue }: Contender): void {
+    const owner = this.#etcd.leases.get(lease);
+    if (owner !== undefined && owner !== this.#etcd.actor)
+      this.#spoilt.push({ queue, process: owner, at: this.#world.now });
+  }
+
+  #tamper({ key, createRevision }: Contender, how: Tampering['how']): void {
+    const id = `${key}@${createRevision}`;
     if (!this.#tampered.has(id)) this.#tampered.set(id, { how, at: this.#world.now });
   }
 
-  #findHead(name: string): void {
-    let head: Contender | undefined;
+  #look(queue: string, revision: bigint): void {
+    const contenders: Contender[] = [];
     for (const contender of this.contenders.values()) {
-      if (contender.name !== name) continue;
-      if (head === undefined || contender.createRevision < head.createRevision) head = contender;
+      if (contender.queue === queue) contenders.push(contender);
     }
-    if (head === undefined || head.modRevision !== head.createRevision) return;
-    head.headSince ??= this.#world.now;
-    this.#wasHead.add(`${head.key}@${head.createRevision}`);
-  }
-}
-
-function acquisitionIn(value: Uint8Array): string | undefined {
-  try {
-    const details: unknown = JSON.parse(new TextDecoder().decode(value));
-    const acquisition = (details as { acquisition?: unknown } | null)?.acquisition;
-    return typeof acquisition === 'string' ? acquisition : undefined;
-  } catch {
-    return undefined;
+    noteHeads(contenders, this.#world.now, revision);
+    if (queue.startsWith('election/')) this.leadersOf(queue).stands(contenders[0], revision, this.#world.now);
   }
 }

@@ -1,4 +1,5 @@
 import type { NetworkPlan } from './network.ts';
+import type { Target } from './target.ts';
 
 /**
  * Everything that a simulation does on purpose, as data: so that it can be written down, and shrunk by
@@ -50,14 +51,31 @@ export interface ClientPlan {
   readonly ttlMs: number;
   /** What it does, several things at a time, each list one after another. */
   readonly workers: readonly (readonly Visit[])[];
+  /** Elections that it observes. */
+  readonly onlookers: readonly Onlooker[];
 }
 
-/** One attempt to get a lock, and what is done under it. */
+/** One loop over `observe()`. */
+export interface Onlooker {
+  readonly election: string;
+  readonly fromMs: number;
+  /** After this it has seen enough; `undefined`: it looks on until its keeper closes. */
+  readonly forMs: number | undefined;
+  /** How long it takes over one change at most. */
+  readonly slowMs: number;
+}
+
+/** One attempt to get something, and what is done under it. */
 export interface Visit {
   readonly id: string;
-  readonly lock: string;
+  readonly target: Target;
   readonly restMs: number;
+  /** `using` an election is to run work as its leader. */
   readonly how: 'acquire' | 'try' | 'using';
+  /** On a lease of its own. */
+  readonly isolated: boolean;
+  readonly minHoldMs: number;
+  readonly maxHoldMs: number | undefined;
   readonly waitTimeoutMs: number | undefined;
   readonly abortAfterMs: number | undefined;
   /** Claims at the guard; only then guarded writes are made. */
@@ -72,6 +90,10 @@ export type WorkStep =
   /** Stands still between reading and writing, without a look at the hold. */
   | { readonly do: 'guarded write'; readonly stallMs: number; readonly await: boolean }
   | { readonly do: 'etcd write'; readonly stallMs: number; readonly await: boolean }
+  /** Only under an election. */
+  | { readonly do: 'proclaim'; readonly await: boolean }
+  /** Only for writers: what comes after this reads alone. */
+  | { readonly do: 'downgrade' }
   | { readonly do: 'look' }
   | { readonly do: 'throw' };
 
@@ -84,6 +106,6 @@ export type Fault = { readonly at: number } & (
       readonly ms: number;
     }
   | { readonly kind: 'compact'; readonly back: number }
-  | { readonly kind: 'delete key' | 'overwrite key'; readonly lock: string; readonly place: number }
-  | { readonly kind: 'stranger queues'; readonly lock: string; readonly ms: number }
+  | { readonly kind: 'delete key' | 'overwrite key'; readonly queue: string; readonly place: number }
+  | { readonly kind: 'stranger queues'; readonly queue: string; readonly ms: number }
 );

@@ -51,6 +51,7 @@ class Shrinking {
       await this.#leaveOut(this.plan.clients, (clients) => ({ ...this.plan, clients }));
       await this.#leaveOut(this.plan.faults, (faults) => ({ ...this.plan, faults }));
       await this.#leaveOutVisits();
+      await this.#leaveOutOnlookers();
       await this.#spareMessages();
       await this.#simplifyClients();
     } while (before !== JSON.stringify(this.plan) && this.tries < this.#limit);
@@ -87,6 +88,12 @@ class Shrinking {
     });
   }
 
+  async #leaveOutOnlookers(): Promise<void> {
+    for (const client of this.plan.clients) {
+      await this.#leaveOut(client.onlookers, (onlookers) => this.#withClient({ ...client, onlookers }));
+    }
+  }
+
   /** Nothing befalls these messages. */
   async #spareMessages(): Promise<void> {
     await this.#leaveOut(this.#disturbed, (disturbed) => {
@@ -117,6 +124,9 @@ class Shrinking {
       if (visit.abortAfterMs !== undefined) await simpler((other) => ({ ...other, abortAfterMs: undefined }));
       if (visit.waitTimeoutMs !== undefined)
         await simpler((other) => ({ ...other, waitTimeoutMs: undefined }));
+      if (visit.isolated) await simpler((other) => ({ ...other, isolated: false }));
+      if (visit.minHoldMs > 0) await simpler((other) => ({ ...other, minHoldMs: 0 }));
+      if (visit.maxHoldMs !== undefined) await simpler((other) => ({ ...other, maxHoldMs: undefined }));
       if (visit.end !== 'release') await simpler((other) => ({ ...other, end: 'release' }));
     }
   }

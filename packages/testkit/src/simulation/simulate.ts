@@ -11,6 +11,7 @@ import { isCalm, type Plan } from './plan.ts';
 import { SimulatedProcess } from './process.ts';
 import { Random } from './random.ts';
 import { SimulatedStorage } from './storage.ts';
+import { describeTarget } from './target.ts';
 import { Trace } from './trace.ts';
 import { World } from './world.ts';
 
@@ -121,7 +122,7 @@ class OneSimulation {
       const what =
         stuck === undefined
           ? 'something'
-          : `${stuck.process.name} ${stuck.visit.how} ${stuck.visit.lock} (${stuck.visit.id})`;
+          : `${stuck.process.name} ${stuck.visit.how} ${describeTarget(stuck.visit.target)} (${stuck.visit.id})`;
       this.checker.report(
         'stuck',
         `${what} has not come to an end ${PATIENCE_MS} ms after the faults stopped`,
@@ -158,8 +159,8 @@ class OneSimulation {
 
   /** The operator removes keys that were overwritten and whose session is gone: nobody else can. */
   #cleanUp(): void {
-    for (const { key, createRevision, modRevision, lease } of [...this.#observer.contenders.values()]) {
-      if (createRevision === modRevision || this.#etcd.isAlive(lease)) continue;
+    for (const { key, spoilt, lease } of [...this.#observer.contenders.values()]) {
+      if (!spoilt || this.#etcd.isAlive(lease)) continue;
       this.#etcd.outside('outside', (store) =>
         store.txn({ compare: [], success: [{ op: 'delete', key }], failure: [] }),
       );

@@ -1,12 +1,12 @@
 import { type FencingToken, GuardError } from '@lockkeeper/fencing';
-import type { DataWrite } from './observer.ts';
+import type { DataWrite, Grant } from './observer.ts';
 import type { GuardedWrite, Resource } from './storage.ts';
 
 /** The value of a key that is written under `hold.compare()`. */
 export interface EtcdValue {
   readonly by: string;
-  /** The key and token of the hold. */
-  readonly key: string;
+  /** The keys and the token of the hold. */
+  readonly keys: readonly string[];
   readonly token: string;
   /** The ModRevision of the value that was read before; 0: there was none. */
   readonly saw: string;
@@ -77,7 +77,8 @@ export class StorageRules {
         `${resource.name}: write ${id} rests on version ${saw} and overwrote version ${resource.version} of another holder`,
       );
     }
-    if (this.#denied.has(id)) this.#report('false-denial', `${resource.name}: write ${id} was told refused`);
+    if (this.#denied.has(`${resource.name} ${id}`))
+      this.#report('false-denial', `${resource.name}: write ${id} was told refused`);
   }
 
   /** A guarded write was answered. */
@@ -91,17 +92,17 @@ export class StorageRules {
     if (!(error instanceof GuardError)) {
       this.#report('false-error', `${resource.name}: write ${id} failed with ${error}`);
     } else if (error.outcome !== 'unknown') {
-      this.#denied.add(id);
+      this.#denied.add(`${resource.name} ${id}`);
       if (applied) this.#report('false-denial', `${resource.name}: write ${id} was told ${error.code}`);
     }
   }
 
   /** A write under `hold.compare()` takes effect in etcd. */
-  wroteToEtcd({ key, revision, value }: DataWrite, isIntact: (key: string, token: bigint) => boolean): void {
+  wroteToEtcd({ key, revision, value }: DataWrite, passesFence: (grant: Grant) => boolean): void {
     const write = JSON.parse(value) as EtcdValue;
     const before = this.#etcdValues.get(key);
     this.#etcdValues.set(key, { by: write.by, revision });
-    if (!isIntact(write.key, BigInt(write.token))) {
+    if (!passesFence({ keys: write.keys, token: BigInt(write.token) })) {
       this.#report('stale-write', `${key}: written under token ${write.token}, whose key was gone`);
     }
     if (before !== undefined && before.by !== write.by && String(before.revision) !== write.saw) {

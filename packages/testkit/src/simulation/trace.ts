@@ -40,14 +40,16 @@ export class Trace {
     });
   }
 
-  /** Of a queue: `red/L1.2`. */
+  /** Of a queue: `lock/red/L1.2`. */
   key(key: string): string {
-    const [, kind, name, contender] = key.split('/');
-    if (kind === 'cancelled') return `cancelled/${this.acquisition(name)}`;
-    if (kind !== 'lock' || !contender) return key;
+    const [root, kind, ...segments] = key.split('/');
+    if (root !== 'lockkeeper' || kind === undefined) return key;
+    if (kind === 'cancelled') return `cancelled/${this.acquisition(segments[0])}`;
+    const contender = segments.pop() ?? '';
     const [lease = '', slot] = contender.split('.');
-    if (!/^[0-9a-f]+$/.test(lease)) return `${name}/${contender}`;
-    return `${name}/${this.lease(BigInt(`0x${lease}`))}${slot === undefined ? '' : `.${slot}`}`;
+    if (segments.length === 0 || !/^[0-9a-f]+$/.test(lease)) return key;
+    const short = `${this.lease(BigInt(`0x${lease}`))}${slot === undefined ? '' : `.${slot}`}`;
+    return [kind, ...segments, short].join('/');
   }
 
   toLines(): string[] {
