@@ -225,25 +225,18 @@ export class Transaction implements PostgresTransaction {
       else await this.#sendRollback();
       // The check, too, is not carried out in a transaction that has failed.
       const told = sqlState(error) === '25P02' ? this.#swallowed() : this.#explain(error);
-      if (lostPrepared(error, this.#source)) {
-        throw make(
-          'retry',
-          'a pooler lost the prepared COMMIT; the next call does without',
-          error,
-          this.#context,
-        );
-      }
       throw maybeApplied(told, this.#context);
     }
   }
 
-  /** In one message, so that no COMMIT follows a check or a statement that failed. */
+  /**
+   * In one message, so that no COMMIT follows a check or a statement that failed; and not prepared, since a pooler may
+   * have prepared it elsewhere, and after the effect nothing can be sent again.
+   */
   async #sendCommit(statement: string | undefined): Promise<{ tag: string | undefined; written?: number }> {
     const { client } = this.#turn;
     if (this.#mark !== undefined && statement === undefined) {
-      const statements = this.#mark.checkAndCommit;
-      if (!canPipeline(client)) return { tag: lastResult(await client.query(asText(statements))).command };
-      return { tag: (await new Pipeline(client, this.#source, statements).done).tags.at(-1) };
+      return { tag: lastResult(await client.query(asText(this.#mark.checkAndCommit))).command };
     }
     const reply = await client.query(statement === undefined ? 'COMMIT' : `${statement}; COMMIT`);
     const written = Array.isArray(reply) ? ((reply[0] as PostgresResult).rowCount ?? 0) : 0;

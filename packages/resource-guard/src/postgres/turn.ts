@@ -41,12 +41,22 @@ async function takeFromPool(
     if (signal?.aborted) connecting.then((late) => late.release(), ignore);
     throw error;
   });
+  await settled(client);
   // Left open by whoever had it before. It ends with the connection: our COMMIT must not be its COMMIT.
   if (isInTransaction(client)) {
     client.release(true);
     return takeFromPool(pool, context, signal);
   }
   return { client, giveBack: (condition) => client.release(condition !== 'clean') };
+}
+
+/**
+ * The driver tells of an error before the server has said how the transaction stands after it, so a client can be given
+ * back too early to be judged. The empty query is answered after that, and changes nothing.
+ */
+async function settled(client: PostgresClient): Promise<void> {
+  const { readyForQuery } = client as { readonly readyForQuery?: unknown };
+  if (readyForQuery === false) await client.query('').catch(ignore);
 }
 
 async function takeClient(
