@@ -87,7 +87,7 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/ending.ts',
-        find: '    compare: [acquisition.standsAt(place)],\n',
+        find: '    compare: acquisition.standsAt(place),\n',
         replace: '    compare: [],\n',
       },
     ],

@@ -95,6 +95,9 @@ export function describeElections(where: string, newWorld: MakeLockWorld): void 
         ? ({ op: 'delete', key } as const)
         : ({ op: 'put', key, value: 'usurper' } as const);
       await world.raw.txn({ compare: [], success: [spoil], failure: [] });
+      const read = { op: 'range', key } as const;
+      const late = await world.raw.txn({ compare: term.compare(), success: [read], failure: [read] });
+      expect(late.succeeded).toBe(false);
       await world.until('told', () => term.standing === 'lost');
       expect(term.signal.reason).toMatchObject({ code: 'lost', lossCause });
       await expect(soon(world, term.proclaim('late'))).rejects.toMatchObject({ code: 'lost' });

@@ -138,12 +138,17 @@ export class Acquisition implements SessionMember {
   }
 
   /**
-   * The comparison that tells our key in a place from every other one: by the revision where we know it, which no
-   * other key can have, else by the details of this acquisition.
+   * What tells our key in a place from every other one: the revision where we know it, which no other key can have,
+   * else the details of this acquisition. A key that we may rewrite has to be on our lease still: a put by anybody else
+   * takes it off.
    */
-  standsAt({ key, detailsKey, isRewritable, revision }: Place): Compare {
-    if (revision === undefined) return { key: detailsKey, target: 'value', is: '=', to: this.details };
-    return { key, target: isRewritable ? 'createRevision' : 'modRevision', is: '=', to: revision };
+  standsAt({ key, detailsKey, isRewritable, revision }: Place): readonly Compare[] {
+    if (revision === undefined) return [{ key: detailsKey, target: 'value', is: '=', to: this.details }];
+    if (!isRewritable) return [{ key, target: 'modRevision', is: '=', to: revision }];
+    return [
+      { key, target: 'createRevision', is: '=', to: revision },
+      { key, target: 'lease', is: '=', to: this.session.lease },
+    ];
   }
 
   /** Whether a key of ours is as we left it: written once, or by nobody but its owner. */

@@ -103,7 +103,7 @@ function removal(acquisition: Acquisition, place: Place): Txn {
   // In this slot, which is ours until this is over, nobody else has details.
   const besides: Operation[] = detailsKey === key ? [] : [{ op: 'delete', key: detailsKey }];
   return {
-    compare: [acquisition.standsAt(place)],
+    compare: acquisition.standsAt(place),
     success: [{ op: 'delete', key }, ...besides],
     failure: isShared ? [] : [{ op: 'range', key }, ...besides],
   };

@@ -180,7 +180,7 @@ export class Hold implements AsyncDisposable {
    */
   compare(): readonly Compare[] {
     const { places, lineageCompare } = this.#acquisition;
-    return [...places.map((place) => this.#acquisition.standsAt(place)), lineageCompare];
+    return [...places.flatMap((place) => this.#acquisition.standsAt(place)), lineageCompare];
   }
 
   /**

@@ -40,7 +40,7 @@ async function leaveMark(
     try {
       const reply = await coordinator.txn(
         {
-          compare: [...places.map((place) => acquisition.standsAt(place)), lineageCompare],
+          compare: [...places.flatMap((place) => acquisition.standsAt(place)), lineageCompare],
           success,
           failure: [],
         },

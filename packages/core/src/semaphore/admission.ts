@@ -125,7 +125,7 @@ async function takeSlot(
     coordinator.txn(
       {
         compare: [
-          acquisition.standsAt(queued),
+          ...acquisition.standsAt(queued),
           { key, target: 'createRevision', is: '=', to: 0n },
           stored === undefined
             ? { key: limit, target: 'createRevision', is: '=', to: 0n }

@@ -61,7 +61,7 @@ export class Checker implements StorageListener {
       if (contender.queue.startsWith('election/')) this.proclaiming.wrote(contender, value);
       else this.holding.onRewritten(contender);
     };
-    observer.onDataWrite = (write) => this.storage.wroteToEtcd(write, (grant) => observer.passesFence(grant));
+    observer.onDataWrite = (write) => this.storage.wroteToEtcd(write, (grant) => observer.isIntact(grant));
   }
 
   report(kind: string, message: string): void {

@@ -48,11 +48,9 @@ export class HoldRules {
 
   onGranted(attempt: Attempt, hold: Hold): Held {
     const { revision, acquisition } = hold.token;
-    // The last comparison is that of the lineage.
-    const keys = hold
-      .compare()
-      .slice(0, -1)
-      .map(({ key }) => key);
+    // The last comparison is that of the lineage; a key may be compared twice.
+    const compared = hold.compare().slice(0, -1);
+    const keys = [...new Set(compared.map(({ key }) => key))];
     const held: Held = {
       attempt,
       hold,

@@ -74,14 +74,6 @@ export class Observer {
     });
   }
 
-  /** Whether `hold.compare()` is true now. What others wrote to a key that may be rewritten, it does not see. */
-  passesFence({ keys, token }: Grant): boolean {
-    return keys.every((key) => {
-      const contender = this.contenders.get(key);
-      return contender?.createRevision === token && (contender.isRewritable || !contender.spoilt);
-    });
-  }
-
   /** Whether others may hold beside this grant: it is a reader's, or a writer's who has become one. */
   isShared({ keys }: Grant): boolean {
     return keys.every((key) => this.contenders.get(key)?.shares === true);
