@@ -251,6 +251,10 @@ describe('an effect', () => {
       [/command is "FLUSHALL"; expected one whose keys are known/, (tx) => tx.command('FLUSHALL')],
       [/command is "GET"; it only reads/, (tx) => tx.command('GET', key)],
       [/command is "SET"; expected a command that reads/, (tx) => tx.read('SET', key, 'x')],
+      [
+        /for options use tx\.command\('SET', key, value, "EX", 10\)/,
+        (tx) => (tx.set as (...args: unknown[]) => unknown).call(tx, key, 'x', 'EX', 10),
+      ],
       [/an argument is undefined/, (tx) => tx.set(key, undefined as never)],
       [/an argument is NaN/, (tx) => tx.set(key, Number.NaN)],
       [/an argument is a plain object/, (tx) => tx.set(key, {} as never)],

@@ -80,8 +80,15 @@ async function askVersion(coordinator: Coordinator, timeoutMs: number): Promise<
 }
 
 function sessionHealth(session: Session): SessionHealth {
-  const { id, standing, ttlMs, unconfirmedForMs, renewalLagMs } = session;
-  return { id, standing, ttlMs, remainingMs: session.remainingMs(), unconfirmedForMs, renewalLagMs };
+  const { id, standing, ttlMs } = session;
+  return {
+    id,
+    standing,
+    ttlMs,
+    remainingMs: Math.floor(session.remainingMs()),
+    unconfirmedForMs: Math.ceil(session.unconfirmedForMs),
+    renewalLagMs: Math.round(session.renewalLagMs),
+  };
 }
 
 /** Faults of etcd that weaken a lock, with the first release of each line that is free of them. */

@@ -1,7 +1,7 @@
 import { FencingToken } from '@lockkeeper/fencing';
 import type { CallOptions, Coordinator, KeyValue, OperationResult } from './coordinator/coordinator.ts';
 import { LockkeeperError } from './errors.ts';
-import { readContender } from './lock/acquisition.ts';
+import { isDowngraded, readContender } from './lock/acquisition.ts';
 import type { LockHost } from './lock/lock-host.ts';
 import {
   belongTogether,
@@ -128,7 +128,8 @@ export function describeContender(
   );
   return {
     key,
-    mode: queue.modeOf(key),
+    // A writer that has become a reader keeps its key.
+    mode: isDowngraded(kv) ? 'read' : queue.modeOf(key),
     foreign: acquisition === undefined,
     acquisition,
     identity,

@@ -30,7 +30,14 @@ export function checkMs(field: string, value: unknown, fallback: number): number
 
 /** A token from another copy of the package, or from JavaScript, is checked part by part. */
 export function checkToken(value: FencingToken): FencingToken {
-  if (typeof value === 'object' && value !== null) return new FencingToken(value);
+  if (typeof value === 'object' && value !== null) {
+    const { lineage, token, forSlot } = value as { lineage?: unknown; token?: unknown; forSlot?: unknown };
+    if (lineage === undefined && (token !== undefined || forSlot !== undefined)) {
+      const way = forSlot === undefined ? 'pass hold.token' : 'use permit.token.forSlot(slot)';
+      throw new GuardError('invalid-token', `fencing token: got ${describe(value)}; ${way}`);
+    }
+    return new FencingToken(value);
+  }
   throw new GuardError('invalid-token', `fencing token: expected a FencingToken, got ${describe(value)}`);
 }
 

@@ -109,7 +109,8 @@ export class Lock<H extends Hold = Hold> {
    * @throws what `work` throws, or what `acquire` throws.
    */
   async using<T>(options: AcquireOptions, work: (hold: H) => T | PromiseLike<T>): Promise<T> {
-    if (typeof work !== 'function') throw invalidOption('work', work, 'expected a function');
+    if (typeof work !== 'function')
+      throw invalidOption('work', work, 'expected a function: using(options, work), with {} for no options');
     const hold = await this.acquire(options);
     return this.#host.surroundings.run(hold, work);
   }

@@ -62,7 +62,12 @@ export class Effect implements RedisTransaction {
     this.keys = [rule.record];
   }
 
-  set(key: string, value: RedisValue): RedisReply {
+  set(key: string, value: RedisValue, ...more: readonly unknown[]): RedisReply {
+    // Drivers take options here, and an EX that is dropped in silence is a key that stays for ever.
+    if (more.length > 0) {
+      const way = `tx.command('SET', key, value, ${more.map(describe).join(', ')})`;
+      throw new GuardError('invalid-option', `set: expected a key and a value; for options use ${way}`);
+    }
     return this.command('SET', key, value);
   }
 
