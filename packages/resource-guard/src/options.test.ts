@@ -15,5 +15,5 @@ it('says what to pass where something that has a token was passed instead of it'
     }
   }
   expect(() => checkToken(new PermitToken() as never)).toThrow(/use permit\.token\.forSlot\(slot\)/);
-  expect(checkToken({ ...token })).toEqual(token);
+  expect(checkToken({ ...token } as FencingToken)).toEqual(token);
 });
