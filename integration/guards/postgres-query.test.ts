@@ -395,6 +395,19 @@ describe('the three outcomes of a query', () => {
 });
 
 describe('prepared statements that are gone', () => {
+  it('and cost nothing where several connections find them gone at the same time', async () => {
+    const pool = bank.newPool({ max: 6 });
+    const through = postgresGuard(pool, { resource: account });
+    await through.claim(OLD);
+    const calls = () => [1, 2, 3].flatMap(() => [write(through, OLD, 'x'), through.run(OLD, () => 'ran')]);
+    await Promise.all(calls());
+    const clients = await Promise.all(Array.from({ length: 6 }, () => pool.connect()));
+    for (const client of clients) await client.query('DEALLOCATE ALL');
+    for (const client of clients) client.release();
+    await Promise.all(calls());
+    expect(await bank.peek(account)).toBe('x');
+  });
+
   it('as behind a pooler that does not keep them, cost neither a query nor a run anything', async () => {
     const forgetful = async () => {
       const one = bank.newPool({ max: 1 });

@@ -46,22 +46,13 @@ const prepared = new WeakMap<Connection, Set<string>>();
 /** Poolers that hand a connection's statements to nobody: what was prepared is missing there. */
 const nameless = new WeakSet<object>();
 
-/**
- * A prepared statement is not where the driver left it, as behind a pooler in transaction mode that does not
- * keep track of them. From then on `source` is served without.
- */
-export function lostPrepared(error: unknown, source: object): boolean {
-  if (sqlState(error) !== '26000' || nameless.has(source)) return false;
-  nameless.add(source);
-  return true;
-}
-
 /** One message on its way; `answered` says how far the server came. */
 export class Pipeline {
   readonly done: Promise<Answers>;
   /** How many statements were carried out, the one that came along included. */
   answered = 0;
   callback: Callback = () => undefined;
+  readonly #source: object;
   readonly #own: readonly Statement[];
   readonly #named: boolean;
   readonly #along: DriverQuery | undefined;
@@ -76,6 +67,7 @@ export class Pipeline {
 
   /** @param along - the caller's statement, sent after the guard's own and before the end of the message. */
   constructor(client: PostgresClient, source: object, own: readonly Statement[], along?: PostgresQuery) {
+    this.#source = source;
     this.#own = own;
     this.#named = !nameless.has(source);
     const Query = queryClass(client);
@@ -98,6 +90,17 @@ export class Pipeline {
   /** Whether the statement that came along was carried out. */
   get alongAnswered(): boolean {
     return this.answered > this.#own.length;
+  }
+
+  /**
+   * Whether `error` says that a prepared statement is not where the driver left it, as behind a pooler in transaction
+   * mode that does not keep track of them. From then on the source is served without, this one's repeat too; others
+   * that were on their way meanwhile learn it each for themselves.
+   */
+  lostPrepared(error: unknown): boolean {
+    if (!this.#named || this.ownAnswered || sqlState(error) !== '26000') return false;
+    nameless.add(this.#source);
+    return true;
   }
 
   /** Whether the guard's own statements were carried out. */

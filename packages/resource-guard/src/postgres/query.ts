@@ -15,7 +15,7 @@ import {
   notApplied,
   sqlState,
 } from './errors.ts';
-import { lostPrepared, Pipeline } from './pipeline.ts';
+import { Pipeline } from './pipeline.ts';
 import type { PostgresJsTransaction } from './postgres-js.ts';
 import { type GuardSql, stateInFailedCheck } from './sql.ts';
 import type { PostgresTransaction } from './transaction.ts';
@@ -93,7 +93,7 @@ export async function queryOnce(
     try {
       return await answer(pipeline, context, signal);
     } catch (error) {
-      if (pipeline.ownAnswered || !lostPrepared(causeOf(error), source)) throw error;
+      if (!pipeline.lostPrepared(causeOf(error))) throw error;
       pipeline = new Pipeline(client, source, statements, query);
       return await answer(pipeline, context, signal);
     }

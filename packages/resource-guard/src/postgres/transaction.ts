@@ -12,7 +12,7 @@ import {
   sqlState,
 } from './errors.ts';
 import type { Mark } from './mark.ts';
-import { asText, lostPrepared, Pipeline, type Statement } from './pipeline.ts';
+import { asText, Pipeline, type Statement } from './pipeline.ts';
 import { type Condition, type Turn, takeTurn } from './turn.ts';
 
 /** What an effect writes through: the guard's open transaction. */
@@ -97,11 +97,12 @@ export class Transaction implements PostgresTransaction {
     if (typeof statements === 'string')
       return lastResult(await client.query(ownText(client, statements))).rows;
     if (!canPipeline(client)) return lastResult(await client.query(asText(statements))).rows;
+    const pipeline = new Pipeline(client, this.#source, statements);
     try {
-      const { row } = await new Pipeline(client, this.#source, statements).done;
+      const { row } = await pipeline.done;
       return row.map((state) => ({ state }));
     } catch (error) {
-      if (!lostPrepared(error, this.#source)) throw error;
+      if (!pipeline.lostPrepared(error)) throw error;
       await client.query('ROLLBACK');
       return this.#ask(statements);
     }
