@@ -13,7 +13,7 @@ export default defineConfig({
   test: {
     pool: 'forks',
     // Lease tests wait rather than compute: more of them at once than cores, but not so many that they starve.
-    maxWorkers: 6,
+    maxWorkers: 4,
     retry: 0,
     allowOnly: !inCi,
     reporters: [inCi ? 'dot' : 'default', new TallyReporter()],
