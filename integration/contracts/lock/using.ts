@@ -1,5 +1,5 @@
 import type { Hold, LockkeeperError } from '@lockkeeper/core';
-import { describe, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { type FaultyCoordinator, isEnding } from '../../support/faulty-coordinator.ts';
 import type { LockWorld, MakeLockWorld } from '../lock-world.ts';
 import { settled, soon } from '../outcome.ts';
@@ -68,5 +68,38 @@ export function describeUsing(where: string, newWorld: MakeLockWorld): void {
         else expect(outcome).toEqual({ value: 'result' });
       },
     );
+
+    it('C7: a lock that is known to be lost is not released over and over: using settles at once', async () => {
+      const world = await newWorld();
+      const { keeper, connection } = await world.faulty({ ttlMs: 2_000 });
+      const { clock } = connection;
+      let callbackEndedAt = 0;
+      const using = settled(
+        keeper.lock('x').using({}, async (hold) => {
+          connection.goSilent();
+          await world.until('lost', () => hold.standing === 'lost');
+          callbackEndedAt = clock.now();
+        }),
+      );
+      const settledAt = using.then(() => clock.now());
+      const { error } = await soon(world, using);
+      expect(error).toMatchObject({ code: 'lost', lossCause: 'unconfirmed' });
+      expect((await settledAt) - callbackEndedAt).toBeLessThan(50);
+      connection.heal();
+    });
+
+    it('B13: a hold stays the same over many renewals', async () => {
+      const world = await newWorld();
+      const keeper = await world.keeper({ ttlMs: 2_000 });
+      const hold = await keeper.lock('x').acquire();
+      const text = `${hold.token}`;
+      for (let ttl = 0; ttl < 3; ttl += 1) {
+        await world.passTime(hold.ttlMs);
+        expect(hold.standing).toBe('held');
+        expect(hold.remainingMs()).toBeGreaterThan(0);
+        expect(`${hold.token}`).toBe(text);
+      }
+      expect(await hold.release()).toMatchObject({ outcome: 'released' });
+    });
   });
 }
