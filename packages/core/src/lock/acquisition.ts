@@ -216,7 +216,8 @@ export function downgraded(details: string): string {
 }
 
 export function isDowngraded({ value }: KeyValue): boolean {
-  return parseDetails(new TextDecoder().decode(value)).downgraded === true;
+  // Most reads ask for keys only.
+  return value.length > 0 && parseDetails(new TextDecoder().decode(value)).downgraded === true;
 }
 
 type Details = {

@@ -185,9 +185,9 @@ export class Hold implements AsyncDisposable {
 
   /**
    * Gives the lock back: seals the guards, then deletes the key of exactly this grant; not before `minHoldMs`
-   * have passed since the grant. Idempotent; all calls share one answer. Never rejects, and never touches a newer hold. Waits for etcd's confirmation
-   * for at most 5 s (after at most `claimTimeoutMs` for the guards), and not at all where the hold is
-   * known to be lost.
+   * have passed since the grant. Idempotent; all calls share one answer. Never rejects, and never touches a
+   * newer hold. Waits for etcd's confirmation for at most 5 s (after at most `claimTimeoutMs` for the guards),
+   * and not at all where the hold is known to be lost.
    */
   release(): Promise<ReleaseAnswer> {
     this.#releasing ??= this.#finish(this.standing === 'lost');
