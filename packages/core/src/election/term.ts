@@ -1,6 +1,5 @@
 import type { CallOptions, TxnReply } from '../coordinator/coordinator.ts';
-import { LockkeeperError } from '../errors.ts';
-import { BackOff } from '../lock/back-off.ts';
+import { untilReached } from '../lock/back-off.ts';
 import { Hold } from '../lock/hold.ts';
 import { AbortScope } from '../signals.ts';
 import { invalidOption } from '../validation.ts';
@@ -37,27 +36,21 @@ export class Term extends Hold {
   }
 
   async #writeUntilKnown(value: string, signal: AbortSignal | undefined): Promise<void> {
-    // Throws once the term is lost, which bounds the repeats.
-    for (let backOff: BackOff | undefined; ; ) {
-      const { coordinator, acquisition, spoilt } = this.fence();
-      using scope = new AbortScope().follow(signal).follow(acquisition.scope.signal);
+    const { coordinator, acquisition, spoilt } = this.fence();
+    using scope = new AbortScope().follow(signal).follow(acquisition.scope.signal);
+    const timeoutMs = acquisition.session.attemptTimeoutMs;
+    for (;;) {
       scope.signal.throwIfAborted();
-      try {
-        const reply = await coordinator.txn(this.#rewrite(value), {
-          signal: scope.signal,
-          timeoutMs: acquisition.session.attemptTimeoutMs,
-        });
-        const why = reply.succeeded ? this.#written(reply.revision) : this.#whyRefused(reply, value);
-        if (why === 'written') return;
-        if (why !== 'again') throw await spoilt(why);
-      } catch (error) {
-        if (!(error instanceof LockkeeperError && error.code === 'unreachable')) throw error;
-        backOff ??= new BackOff(coordinator.clock);
-        await backOff.wait(scope.signal);
-      }
+      const reply = await untilReached(coordinator.clock, scope.signal, () =>
+        coordinator.txn(this.#rewrite(value), { signal: scope.signal, timeoutMs }),
+      );
+      const why = reply.succeeded ? this.#written(reply.revision) : this.#whyRefused(reply, value);
+      if (why === 'written') return;
+      if (why !== 'again') throw await spoilt(why);
     }
   }
 
+  /** Throws once the term is lost or released, which bounds the repeats. */
   #rewrite(value: string) {
     const { acquisition } = this.fence();
     const [{ key = '' } = {}] = acquisition.places;

@@ -1,8 +1,7 @@
 import { sleep } from '../clock.ts';
 import type { Coordinator, Operation } from '../coordinator/coordinator.ts';
-import { LockkeeperError } from '../errors.ts';
 import type { Acquisition } from './acquisition.ts';
-import { BackOff } from './back-off.ts';
+import { untilReached } from './back-off.ts';
 
 /**
  * Chubby's lock-delay, for resources that no guard protects: whoever follows a holder that vanished waits before it
@@ -31,29 +30,22 @@ async function leaveMark(
   signal: AbortSignal,
 ): Promise<boolean> {
   const { id, places, marks, lineageCompare, session } = acquisition;
-  const backOff = new BackOff(coordinator.clock);
   const success = marks.flatMap((key): Operation[] => [
     { op: 'range', key },
     { op: 'put', key, value: id },
   ]);
-  for (let isSure = true; ; isSure = false) {
-    try {
-      const reply = await coordinator.txn(
-        {
-          compare: [...places.flatMap((place) => acquisition.standsAt(place)), lineageCompare],
-          success,
-          failure: [],
-        },
-        { signal, timeoutMs: session.attemptTimeoutMs },
-      );
-      // Whether our key is gone the hold itself finds out; nothing was left.
-      if (!reply.succeeded) throw acquisition.lostWhileWaiting(session.lossCause ?? 'key-deleted');
-      return !isSure || reply.results.some((result) => result.op === 'range' && result.kvs.length > 0);
-    } catch (error) {
-      if (!(error instanceof LockkeeperError && error.code === 'unreachable')) throw error;
-      await backOff.wait(signal);
-    }
-  }
+  const compare = [...places.flatMap((place) => acquisition.standsAt(place)), lineageCompare];
+  let sent = 0;
+  const reply = await untilReached(coordinator.clock, signal, () => {
+    sent += 1;
+    return coordinator.txn(
+      { compare, success, failure: [] },
+      { signal, timeoutMs: session.attemptTimeoutMs },
+    );
+  });
+  // Whether our key is gone the hold itself finds out; nothing was left.
+  if (!reply.succeeded) throw acquisition.lostWhileWaiting(session.lossCause ?? 'key-deleted');
+  return sent > 1 || reply.results.some((result) => result.op === 'range' && result.kvs.length > 0);
 }
 
 /** For the ending transaction of a hold that was released. */

@@ -1,9 +1,8 @@
 import { type Clock, sleep } from '../clock.ts';
 import type { CallOptions, Coordinator, KeyValue, RangeRequest, Watch } from '../coordinator/coordinator.ts';
-import { LockkeeperError } from '../errors.ts';
 import { AbortScope } from '../signals.ts';
 import { type Acquisition, isDowngraded, type QueuePlace } from './acquisition.ts';
-import { BackOff } from './back-off.ts';
+import { BackOff, untilReached } from './back-off.ts';
 
 /** A safety net under the watches: without any event the queue is read again this often. */
 const POLL_MS = 15_000;
@@ -78,33 +77,24 @@ function watchKey(coordinator: Coordinator, key: string, startRevision: bigint, 
   );
 }
 
-/**
- * The deciding read, of all queues at one revision. Repeated while etcd cannot be reached: the session's
- * deadline, which aborts the signal, bounds that.
- */
+/** The deciding read, of all queues at one revision. */
 async function decide(
   coordinator: Coordinator,
   acquisition: Acquisition,
   token: bigint,
   signal: AbortSignal,
 ): Promise<Turn> {
-  const backOff = new BackOff(coordinator.clock);
-  for (;;) {
-    try {
-      const { places, revision } = await readPlaces(coordinator, acquisition, token, { signal });
-      if (places.some(({ own }) => own?.createRevision !== token)) {
-        // It may have gone with the lease; a renewal tells.
-        await acquisition.session.renewNow();
-        throw acquisition.lostWhileWaiting(acquisition.session.lossCause ?? 'key-deleted');
-      }
-      if (places.some(({ own }) => own?.modRevision !== token))
-        throw acquisition.lostWhileWaiting('foreign-write');
-      return { behind: places.flatMap(({ before }) => before?.key ?? []), revision };
-    } catch (error) {
-      if (!(error instanceof LockkeeperError && error.code === 'unreachable')) throw error;
-      await backOff.wait(signal);
-    }
+  const { places, revision } = await untilReached(coordinator.clock, signal, () =>
+    readPlaces(coordinator, acquisition, token, { signal }),
+  );
+  if (places.some(({ own }) => own?.createRevision !== token)) {
+    // It may have gone with the lease; a renewal tells.
+    await acquisition.session.renewNow();
+    throw acquisition.lostWhileWaiting(acquisition.session.lossCause ?? 'key-deleted');
   }
+  if (places.some(({ own }) => own?.modRevision !== token))
+    throw acquisition.lostWhileWaiting('foreign-write');
+  return { behind: places.flatMap(({ before }) => before?.key ?? []), revision };
 }
 
 interface Seen {

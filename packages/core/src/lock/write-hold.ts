@@ -1,7 +1,5 @@
-import { LockkeeperError } from '../errors.ts';
-import { AbortScope } from '../signals.ts';
 import { downgraded } from './acquisition.ts';
-import { BackOff } from './back-off.ts';
+import { untilReached } from './back-off.ts';
 import { Hold } from './hold.ts';
 
 /** The hold of a writer, which may go on as a reader without leaving its place. */
@@ -21,30 +19,22 @@ export class WriteHold extends Hold {
 
   /** The same value again does no harm, so it is repeated until it is confirmed. */
   async #downgrade(): Promise<void> {
-    for (let backOff: BackOff | undefined; ; ) {
-      // Throws once the hold is lost, which bounds the repeats.
-      const { coordinator, acquisition, spoilt } = this.fence();
-      const [{ key = '' } = {}] = acquisition.places;
-      const { session, details } = acquisition;
-      using scope = new AbortScope().follow(acquisition.scope.signal);
-      try {
-        const reply = await coordinator.txn(
-          {
-            compare: this.compare(),
-            success: [{ op: 'put', key, value: downgraded(details), lease: session.lease }],
-            failure: [{ op: 'range', key: acquisition.lineageKey }],
-          },
-          { signal: scope.signal, timeoutMs: session.attemptTimeoutMs },
-        );
-        if (reply.succeeded) return;
-        const [lineage] = reply.results;
-        const isSame = acquisition.isInHistory(lineage?.op === 'range' ? lineage.kvs[0] : undefined);
-        throw await spoilt(isSame ? 'key-deleted' : 'history-regressed');
-      } catch (error) {
-        if (!(error instanceof LockkeeperError && error.code === 'unreachable')) throw error;
-        backOff ??= new BackOff(coordinator.clock);
-        await backOff.wait(scope.signal);
-      }
-    }
+    const { coordinator, acquisition, spoilt } = this.fence();
+    const [{ key = '' } = {}] = acquisition.places;
+    const { session, details, scope } = acquisition;
+    const rewrite = {
+      compare: this.compare(),
+      success: [{ op: 'put', key, value: downgraded(details), lease: session.lease } as const],
+      failure: [{ op: 'range', key: acquisition.lineageKey } as const],
+    };
+    const reply = await untilReached(coordinator.clock, scope.signal, () => {
+      // Throws once the hold is lost or released.
+      this.fence();
+      return coordinator.txn(rewrite, { signal: scope.signal, timeoutMs: session.attemptTimeoutMs });
+    });
+    if (reply.succeeded) return;
+    const [lineage] = reply.results;
+    const isSame = acquisition.isInHistory(lineage?.op === 'range' ? lineage.kvs[0] : undefined);
+    throw await spoilt(isSame ? 'key-deleted' : 'history-regressed');
   }
 }

@@ -8,7 +8,7 @@ import type {
 } from '../coordinator/coordinator.ts';
 import { LockkeeperError } from '../errors.ts';
 import { type Acquisition, type Admit, type Place, readContender } from '../lock/acquisition.ts';
-import { BackOff } from '../lock/back-off.ts';
+import { untilReached } from '../lock/back-off.ts';
 import type { SemaphoreKeys } from '../lock/key-layout.ts';
 import { WakeUp } from '../lock/wait-turn.ts';
 
@@ -73,7 +73,7 @@ async function look(
     },
     { op: 'range', ...keys.slots, keysOnly: true },
   ];
-  const { results, revision } = await untilReached(coordinator, signal, () =>
+  const { results, revision } = await untilReached(coordinator.clock, signal, () =>
     coordinator.txn({ compare: [], success: reads, failure: [] }, { signal }),
   );
   const [limit, queue, slots] = results.map(kvsOf);
@@ -121,7 +121,7 @@ async function takeSlot(
   const slot: Place = { keys: keys.slots.key, key, detailsKey: key, isShared: true, revision: undefined };
   acquisition.places.push(slot);
   const { limit } = keys;
-  const reply = await untilReached(coordinator, signal, () =>
+  const reply = await untilReached(coordinator.clock, signal, () =>
     coordinator.txn(
       {
         compare: [
@@ -176,23 +176,6 @@ async function somebodyLeft(
     if (before < permits && count > 0) wake.ring();
   });
   await wake.next(coordinator.clock, signal);
-}
-
-/** Repeats while etcd cannot be reached; the session's deadline, which aborts the signal, bounds that. */
-async function untilReached<T>(
-  { clock }: Coordinator,
-  signal: AbortSignal,
-  call: () => Promise<T>,
-): Promise<T> {
-  const backOff = new BackOff(clock);
-  for (;;) {
-    try {
-      return await call();
-    } catch (error) {
-      if (!(error instanceof LockkeeperError && error.code === 'unreachable')) throw error;
-      await backOff.wait(signal);
-    }
-  }
 }
 
 function kvsOf(result: OperationResult | undefined): readonly KeyValue[] {
