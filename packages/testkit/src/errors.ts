@@ -10,6 +10,7 @@
  * | `not-running` | the process has ended |
  * | `timeout` | what was waited for did not come in time |
  * | `command-failed` | `etcdctl` ended with an error |
+ * | `invalid-history` | an event of a history was refused; the message names its field and value |
  */
 export type TestkitErrorCode =
   | 'invalid-option'
@@ -18,7 +19,8 @@ export type TestkitErrorCode =
   | 'not-ours'
   | 'not-running'
   | 'timeout'
-  | 'command-failed';
+  | 'command-failed'
+  | 'invalid-history';
 
 const BRAND = Symbol.for('@lockkeeper/testkit/TestkitError');
 

@@ -16,6 +16,32 @@ export {
   startEtcd,
 } from './etcd-server.ts';
 export type { ServerRoute } from './find-server.ts';
+export type {
+  FailEvent,
+  History,
+  HistoryEvent,
+  Info,
+  InfoEvent,
+  InvokeEvent,
+  OkEvent,
+  Operation,
+  OperationResult,
+  UnknownEvent,
+} from './history/history.ts';
+export { mergeHistories } from './history/history.ts';
+export {
+  HistoryRecorder,
+  type HistoryRecorderOptions,
+  historyFromMessages,
+  historyMessage,
+  type OpenOperation,
+  type RecordedInfo,
+  type RecordedOperation,
+  type RecordedProcess,
+  type RecordedResult,
+  type TokenLike,
+} from './history/history-recorder.ts';
+export { historyFromJsonLines, historyToJsonLines } from './history/history-text.ts';
 export { type MariadbOptions, type MariadbServer, startMariadb } from './mariadb-server.ts';
 export type { RestartOptions, TestServer } from './owned-server.ts';
 export { type PgBouncerOptions, type PgBouncerServer, startPgBouncer } from './pgbouncer-server.ts';
