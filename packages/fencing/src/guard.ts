@@ -1,5 +1,4 @@
-import { GuardError } from './errors.ts';
-import { compareTokens, type FencingToken } from './fencing-token.ts';
+import type { FencingToken } from './fencing-token.ts';
 
 /** Options of one guard call. */
 export interface GuardCallOptions {
@@ -82,106 +81,14 @@ export interface GuardAdmin {
   rebase(token: FencingToken, options: RebaseOptions): Promise<void>;
 }
 
-/** What a guard remembers of one resource. */
-export interface GuardState {
+/** A token that a guard has accepted, and whether its holder promised to write nothing more. */
+export interface GuardMark {
   readonly token: FencingToken;
   readonly sealed: boolean;
 }
 
-export type GuardVerb = 'claim' | 'run' | 'seal';
-
-/** `accept` with the state to store (`undefined`: leave it as it is), or `reject` with the reason. */
-export type GuardDecision =
-  | { readonly verdict: 'accept'; readonly next: GuardState | undefined }
-  | { readonly verdict: 'reject'; readonly error: GuardError };
-
-/**
- * The table that every guard implements, as a pure function. A storage that decides in its own language
- * (SQL, Lua) must agree with it; the contract suite checks that.
- *
- * | verb | token below | equal, same acquisition | above, or no state yet |
- * |---|---|---|---|
- * | `claim` | `stale-token` | ok, unless sealed | advance, unseal |
- * | `run` | `stale-token` | ok, unless sealed | advance; with `requireClaim`: `unclaimed` |
- * | `seal` | no-op | sealed | advance and seal |
- *
- * Equal revision, other acquisition: `conflicting-token`. Other lineage: `foreign-lineage`.
- */
-export function decideGuard(
-  verb: GuardVerb,
-  resource: string,
-  state: GuardState | undefined,
-  token: FencingToken,
-  options: { readonly requireClaim?: boolean | undefined } = {},
-): GuardDecision {
-  const reject = (
-    code: 'stale-token' | 'sealed' | 'conflicting-token' | 'foreign-lineage' | 'unclaimed',
-  ) => ({
-    verdict: 'reject' as const,
-    error: refusal(code, resource, token, state?.token),
-  });
-  const order = state === undefined ? 'above' : compareTokens(token, state.token);
-  switch (order) {
-    case 'foreign':
-      return reject('foreign-lineage');
-    case 'conflicting':
-      return reject('conflicting-token');
-    case 'below':
-      return verb === 'seal' ? { verdict: 'accept', next: undefined } : reject('stale-token');
-    case 'same':
-      if (verb === 'seal') return { verdict: 'accept', next: { token, sealed: true } };
-      return state?.sealed === true ? reject('sealed') : { verdict: 'accept', next: undefined };
-    case 'above':
-      if (verb === 'run' && options.requireClaim === true) return reject('unclaimed');
-      return { verdict: 'accept', next: { token, sealed: verb === 'seal' } };
-  }
-}
-
-/**
- * {@link GuardAdmin.rebase} as a pure function: the one way over the border between two lineages. Only the
- * state that was confirmed may be replaced, so two operators cannot undo each other's work.
- */
-export function decideRebase(
-  resource: string,
-  state: GuardState | undefined,
-  token: FencingToken,
-  from: FencingToken,
-): GuardDecision {
-  if (token.lineage === from.lineage) {
-    const what = `from is ${from}, of the same lineage as the token ${token}`;
-    const error = new GuardError('invalid-option', `guard "${resource}": ${what}; claim instead`, {
-      resource,
-      token,
-    });
-    return { verdict: 'reject', error };
-  }
-  const at = (expected: FencingToken) => state !== undefined && `${state.token}` === `${expected}`;
-  if (at(token)) return { verdict: 'accept', next: undefined };
-  if (at(from)) return { verdict: 'accept', next: { token, sealed: false } };
-  return { verdict: 'reject', error: refusal('not-confirmed', resource, token, state?.token) };
-}
-
-const REASONS = {
-  'stale-token': 'a newer token is in force',
-  sealed: 'this hold was released and its token sealed',
-  'conflicting-token':
-    'the same revision was granted to another acquisition, so the etcd history was rewritten',
-  'foreign-lineage': 'the token belongs to another etcd history; rebase the guard to adopt it',
-  unclaimed: 'this token never claimed the resource, and here it has to',
-  'not-confirmed': 'the state is not the one that was confirmed; inspect the guard again',
-} as const;
-
-/** The error of a refused token, worded alike in every storage. */
-export function refusal(
-  code: keyof typeof REASONS,
-  resource: string,
-  token: FencingToken,
-  current: FencingToken | undefined,
-): GuardError {
-  const against = current === undefined ? '' : ` (in force: ${current})`;
-  return new GuardError(code, `guard "${resource}" refused token ${token}: ${REASONS[code]}${against}`, {
-    resource,
-    token,
-    current,
-  });
+/** What a guard remembers of one resource: the highest token it has accepted, which never goes down. */
+export interface GuardState extends GuardMark {
+  /** While `token` is a reader's: the last writer's before it, by which older readers are judged. */
+  readonly writer?: GuardMark | undefined;
 }

@@ -12,6 +12,7 @@
 import { adminCases } from './contract/admin-cases.ts';
 import { effectCases } from './contract/effect-cases.ts';
 import { handOverCases } from './contract/hand-over-cases.ts';
+import { sharedCases } from './contract/shared-cases.ts';
 import type { GuardCase, GuardSubject } from './contract/subject.ts';
 import { tableCases } from './contract/table-cases.ts';
 
@@ -51,7 +52,7 @@ const LONGEST_CASE_MS = 30_000;
  */
 export function describeGuard<Handle>(subject: GuardSubject<Handle>, { describe, it }: TestFramework): void {
   describe(`guard contract: ${subject.name}`, () => {
-    for (const each of guardContract) {
+    for (const each of subject.shared ? [...guardContract, ...sharedCases] : guardContract) {
       const body = () => each.run(subject);
       if (each.needs === undefined || !subject.lacks?.includes(each.needs))
         it(each.name, body, LONGEST_CASE_MS);

@@ -101,6 +101,11 @@ export function token(
   return new FencingToken({ lineage, revision: BigInt(revision), acquisition });
 }
 
+/** The same for a reader; a writer that downgraded has the reader's token of its own revision. */
+export function reader(revision: number, acquisition = `a${revision}`, lineage = 'main'): FencingToken {
+  return new FencingToken({ lineage, revision: BigInt(revision), acquisition, shared: true });
+}
+
 export type Ending<T> =
   | { readonly ok: true; readonly value: T }
   | { readonly ok: false; readonly error: unknown };

@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest';
+import { decideGuard, decideRebase, type GuardVerb, refusal } from './decide-guard.ts';
 import { FencingToken } from './fencing-token.ts';
-import { decideGuard, decideRebase, type GuardState, type GuardVerb, refusal } from './guard.ts';
+
+import type { GuardState } from './guard.ts';
 
 const at = (revision: bigint, acquisition = `a${revision}`, lineage = 'main') =>
   new FencingToken({ lineage, revision, acquisition });
