@@ -1,13 +1,14 @@
-import { type ChildProcess, fork } from 'node:child_process';
+import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { createRequire } from 'node:module';
 import { basename, dirname } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { TestkitError } from './errors.ts';
-import { forgetProcess, guardProcess } from './guardian.ts';
-import { killTree, pauseTree, processState, resumeTree, signal, untilStopped } from './process-table.ts';
+import { guardProcess } from './guardian.ts';
 import { describeExit, type ProcessExit } from './server-process.ts';
+import type { WorkerHost } from './worker-host.ts';
 import type { DownEnvelope, UpEnvelope, WorkerMessage } from './worker-message.ts';
+import { WorkerProcess } from './worker-process.ts';
 
 export interface WorkerOptions {
   /** For messages and logs. Default: the file's name. */
@@ -59,7 +60,7 @@ export async function startWorker(file: string | URL, options: WorkerOptions = {
     throw new TestkitError('start-failed', `worker ${name} did not start: ${cause.message}`, { cause });
   }
   guardProcess(child.pid, 'SIGKILL');
-  return new Worker(name, child, child.pid);
+  return new Worker(name, new WorkerProcess(child, child.pid));
 }
 
 function loaderOf(path: string): string[] {
@@ -95,7 +96,7 @@ export class Worker implements AsyncDisposable {
   readonly pid: number;
   /** Resolves, never rejects, when the process has ended and its output is complete. */
   readonly exited: Promise<ProcessExit>;
-  readonly #child: ChildProcess;
+  readonly #host: WorkerHost;
   readonly #messages: LoggedMessage[] = [];
   readonly #unread: WorkerMessage[] = [];
   readonly #waiters = new Set<Waiter>();
@@ -105,21 +106,20 @@ export class Worker implements AsyncDisposable {
   #stderr = '';
 
   /** @internal */
-  constructor(name: string, child: ChildProcess, pid: number) {
+  constructor(name: string, host: WorkerHost) {
     this.name = name;
-    this.pid = pid;
-    this.#child = child;
-    child.stdout?.setEncoding('utf8').on('data', (text: string) => {
-      this.#stdout = (this.#stdout + text).slice(-KEPT_OUTPUT_CHARACTERS);
+    this.pid = host.pid;
+    this.#host = host;
+    const ended = host.listen({
+      onEnvelope: (envelope) => this.#take(envelope),
+      onStdout: (text) => {
+        this.#stdout = (this.#stdout + text).slice(-KEPT_OUTPUT_CHARACTERS);
+      },
+      onStderr: (text) => {
+        this.#stderr = (this.#stderr + text).slice(-KEPT_OUTPUT_CHARACTERS);
+      },
     });
-    child.stderr?.setEncoding('utf8').on('data', (text: string) => {
-      this.#stderr = (this.#stderr + text).slice(-KEPT_OUTPUT_CHARACTERS);
-    });
-    child.on('message', (envelope: UpEnvelope) => this.#take(envelope));
-    child.once('exit', () => forgetProcess(pid));
-    this.exited = new Promise((resolve) => {
-      child.once('close', (code, signal) => resolve(this.#end({ code, signal })));
-    });
+    this.exited = ended.then((exit) => this.#end(exit));
   }
 
   /** Everything it reported, in order, whether read by `next` or not. */
@@ -185,25 +185,24 @@ export class Worker implements AsyncDisposable {
   /** Resolves when the worker reached `freezeHere(name)` and the kernel reports it stopped. */
   async frozen(name: string, options?: NextOptions): Promise<void> {
     await this.reached(name, options);
-    // No SIGSTOP of ours: it could come before the worker's own, which would then stop it once more.
-    await untilStopped(this.pid);
+    await this.#host.untilFrozen();
   }
 
   /** SIGSTOP. Resolves when the kernel reports every thread stopped: nothing of it runs any more. */
   async pause(): Promise<void> {
     this.#assertRunning('paused');
-    await pauseTree(this.pid);
+    await this.#host.pause();
   }
 
   /** SIGCONT. */
   resume(): void {
     this.#assertRunning('resumed');
-    resumeTree(this.pid);
+    this.#host.resume();
   }
 
   /** Whether the kernel reports it stopped. */
   get isPaused(): boolean {
-    return this.#exit === undefined && processState(this.pid) === 'stopped';
+    return this.#exit === undefined && this.#host.isPaused;
   }
 
   /**
@@ -211,14 +210,7 @@ export class Worker implements AsyncDisposable {
    * other signal, since a stopped process acts on none. Idempotent.
    */
   async kill(name: NodeJS.Signals = 'SIGKILL'): Promise<ProcessExit> {
-    if (this.#exit === undefined && this.#child.exitCode === null && this.#child.signalCode === null) {
-      // The whole tree, since tsx has a helper process that could be stopped and hold our pipes open.
-      if (name === 'SIGKILL') killTree(this.pid);
-      else {
-        signal(this.pid, name);
-        resumeTree(this.pid);
-      }
-    }
+    if (this.#exit === undefined) this.#host.kill(name);
     return this.exited;
   }
 
@@ -254,10 +246,7 @@ export class Worker implements AsyncDisposable {
 
   #send(envelope: DownEnvelope): void {
     this.#assertRunning('spoken to');
-    this.#child.send(envelope, (error) => {
-      // A worker that ends with a message on its way shows in `exited` and in every `next`.
-      if (error !== null && this.#child.connected) throw error;
-    });
+    this.#host.send(envelope);
   }
 
   #assertRunning(verb: string): void {
