@@ -1,3 +1,4 @@
+import { memoryGuard } from '@lockkeeper/resource-guard/memory';
 import { describe, expect, it } from 'vitest';
 import type { MakeLockWorld } from '../lock-world.ts';
 import { settled, soon } from '../outcome.ts';
@@ -68,6 +69,44 @@ export function describeLifetimes(where: string, newWorld: MakeLockWorld): void 
       expect(value?.token.revision).toBeGreaterThan(hold.token.revision);
       const ended = a.lock('y').using({ maxHoldMs: 100 }, () => world.passTime(300));
       await expect(soon(world, ended)).rejects.toMatchObject({ code: 'lost', lossCause: 'max-hold' });
+    });
+
+    it('maxHoldMs: a release that comes later does not give the lock back before the guards are sealed', async () => {
+      const world = await newWorld();
+      const keeper = await world.keeper();
+      const sealing = gate();
+      const guard = { resource: 'r', claim: async () => undefined, seal: () => sealing.opened };
+      const hold = await keeper.lock('x').acquire({ maxHoldMs: 500, claims: [guard] });
+      await world.until('lost', () => hold.standing === 'lost');
+      expect(await hold.release()).toMatchObject({ outcome: 'already-lost' });
+      await world.passTime(500);
+      expect(await world.queueLength('x')).toBe(1);
+      sealing.open();
+      await world.until('given back', async () => (await world.queueLength('x')) === 0);
+    });
+
+    it('maxHoldMs that passes before the guards have promised fails the acquire as lost, and gives it back', async () => {
+      const world = await newWorld();
+      const keeper = await world.keeper();
+      const guard = memoryGuard({ resource: 'r' });
+      const entered = gate();
+      const finish = gate();
+      const before = await keeper.lock('x').acquire();
+      const running = guard.run(before.token, () => {
+        entered.open();
+        return finish.opened;
+      });
+      await entered.opened;
+      await before.release();
+      // The claim waits for the run that is under way.
+      const acquiring = settled(keeper.lock('x').acquire({ maxHoldMs: 500, claims: [guard] }));
+      await world.passTime(600);
+      finish.open();
+      await running;
+      const { error } = await soon(world, acquiring);
+      expect(error).toMatchObject({ code: 'lost-while-waiting', lossCause: 'max-hold' });
+      await world.until('given back', async () => (await world.queueLength('x')) === 0);
+      expect(await guard.inspect()).toMatchObject({ sealed: true });
     });
 
     it('minHoldMs keeps the lock taken after a release, and writes nothing more under it', async () => {
@@ -155,4 +194,13 @@ async function isGone(
   lease: bigint,
 ): Promise<boolean> {
   return (await world.raw.renew(lease)).ttlMs <= 0;
+}
+
+/** Something to wait for until the test lets it happen. */
+function gate(): { readonly opened: Promise<void>; open(): void } {
+  let open: () => void = () => undefined;
+  const opened = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  return { opened, open };
 }

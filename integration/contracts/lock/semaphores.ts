@@ -115,6 +115,17 @@ export function describeSemaphores(where: string, newWorld: MakeLockWorld): void
       expect((await b.semaphore('x', { permits: 1 }).tryAcquire()).permit?.slot).toBe(0);
     });
 
+    it('errors speak of a semaphore', async () => {
+      const world = await newWorld();
+      const keeper = await world.keeper();
+      const permit = await take(keeper, 1);
+      const waiting = settled(keeper.semaphore('x', { permits: 1 }).acquire({ waitTimeoutMs: 100 }));
+      const { error } = await soon(world, waiting);
+      expect(String(error)).toMatch(/semaphore "x": not acquired within waitTimeoutMs 100/);
+      await permit.release();
+      expect(() => permit.assertHeld()).toThrow(/semaphore "x": already released/);
+    });
+
     it('a permit is lost with its slot or with its place in line, and gives both back', async () => {
       const world = await newWorld();
       const keeper = await world.keeper();

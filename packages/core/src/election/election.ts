@@ -155,7 +155,7 @@ export class Election {
   }
 
   #candidacy(value: string): Lock<Term> {
-    const target = { name: this.name, queues: [this.#queue], value, Hold: Term };
+    const target = { name: this.name, noun: 'election', queues: [this.#queue], value, Hold: Term };
     return new Lock<Term>(target, this.#host, this.#options);
   }
 

@@ -32,6 +32,8 @@ export interface Contender {
 export interface LockTarget {
   /** For people and events. */
   readonly name: string;
+  /** What messages call it. Default: lock. */
+  readonly noun?: string;
   /** At least one, of different families. */
   readonly queues: readonly Queue[];
   /** The value of own keys, where it is the user's. */
@@ -54,6 +56,10 @@ export type Admit = (
   mode: 'queue' | 'try',
   signal: AbortSignal,
 ) => Promise<{ readonly revision: bigint } | { readonly holder: KeyValue | undefined }>;
+
+export function titleOf({ noun = 'lock', name }: Pick<LockTarget, 'name' | 'noun'>): string {
+  return `${noun} "${name}"`;
+}
 
 /** Where one acquisition stands in one queue. */
 export interface Place extends Pick<Queue, 'keys' | 'isRewritable'> {
@@ -79,6 +85,8 @@ export interface QueuePlace extends Place, Queue {
 export class Acquisition implements SessionMember {
   readonly id: string = randomBytes(16).toString('base64url');
   readonly name: string;
+  /** What messages call it: `semaphore "x"`. */
+  readonly title: string;
   readonly session: Session;
   readonly queues: readonly QueuePlace[];
   /** Every key that is ours while this lasts: those in queues, and what the grant may add. */
@@ -108,6 +116,7 @@ export class Acquisition implements SessionMember {
 
   constructor(target: LockTarget, session: Session, layout: KeyLayout, options: ResolvedOptions) {
     this.name = target.name;
+    this.title = titleOf(target);
     this.session = session;
     this.queues = target.queues.map((queue) => {
       const slot = session.slots.take(queue.keys);
@@ -174,13 +183,9 @@ export class Acquisition implements SessionMember {
 
   lostWhileWaiting(cause: LossCause): LockkeeperError {
     const why = this.session.lossCause === undefined ? cause : this.session.describeLoss();
-    return new LockkeeperError(
-      'lost-while-waiting',
-      `lock "${this.name}": lost before it was granted (${why})`,
-      {
-        lossCause: cause,
-      },
-    );
+    return new LockkeeperError('lost-while-waiting', `${this.title}: lost before it was granted (${why})`, {
+      lossCause: cause,
+    });
   }
 
   /** Our keys are certainly gone from etcd, or die with the session: the slots are free again. */

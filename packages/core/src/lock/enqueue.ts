@@ -208,6 +208,6 @@ function unlessUnreachable(error: unknown): void {
 function unexpected(acquisition: Acquisition): LockkeeperError {
   return new LockkeeperError(
     'unexpected-reply',
-    `lock "${acquisition.name}": etcd's reply to the enqueue makes no sense`,
+    `${acquisition.title}: etcd's reply to the enqueue makes no sense`,
   );
 }

@@ -160,7 +160,7 @@ export class Hold implements AsyncDisposable {
     if (standing === 'lost') throw this.loss;
     if (this.#acquisition.session.isSafe()) return;
     const why = 'wall time ran ahead of the monotonic clock, as when a machine was suspended';
-    throw new LockkeeperError('suspect', `lock "${this.name}": ${why}; a renewal is under way`);
+    throw new LockkeeperError('suspect', `${this.#acquisition.title}: ${why}; a renewal is under way`);
   }
 
   /**
@@ -196,6 +196,11 @@ export class Hold implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.release();
+  }
+
+  /** @internal What messages call it. */
+  get title(): string {
+    return this.#acquisition.title;
   }
 
   /** @internal Whoever waits in one of these waits for this hold. */
@@ -291,11 +296,10 @@ export class Hold implements AsyncDisposable {
     this.#capTimer = this.#host.options.clock.setTimer(leftMs, onCap, { ref: false });
   }
 
-  /** Held for as long as it may be: lost to the work, then sealed and given back. */
+  /** Held for as long as it may be: lost to the work, then sealed and given back, in that order whoever releases it. */
   #reachCap(): void {
     this.#lose('max-hold');
-    const { inBackground } = this.#host;
-    inBackground(this.#seal().then(() => this.#end()));
+    void this.#end(this.#seal());
   }
 
   /** The lock stays taken until its minimum has passed, or the session is lost. */
@@ -305,10 +309,12 @@ export class Hold implements AsyncDisposable {
     if (leftMs > 0) await sleep(this.#host.options.clock, leftMs, { signal }).catch(() => undefined);
   }
 
-  #end(): Promise<Ending> {
+  /** @param sealed - what the key is kept for; never rejects. */
+  #end(sealed?: Promise<unknown>): Promise<Ending> {
     if (this.#ending === undefined) {
       const { coordinator, logger } = this.#host.options;
-      this.#ending = endAcquisition(coordinator, this.#acquisition, logger);
+      const end = () => endAcquisition(coordinator, this.#acquisition, logger);
+      this.#ending = sealed === undefined ? end() : sealed.then(end);
       this.#host.inBackground(this.#ending);
     }
     return this.#ending;
@@ -371,14 +377,14 @@ export class Hold implements AsyncDisposable {
   }
 
   #released(): LockkeeperError {
-    return new LockkeeperError('released', `lock "${this.name}": already released`);
+    return new LockkeeperError('released', `${this.#acquisition.title}: already released`);
   }
 
   #describe(cause: LossCause): LockkeeperError {
     const { session } = this.#acquisition;
     const heldFor = (this.#heldMs() / 1_000).toFixed(1);
     const why = session.lossCause === undefined ? cause : session.describeLoss();
-    return new LockkeeperError('lost', `lock "${this.name}": lost after ${heldFor} s (${why})`, {
+    return new LockkeeperError('lost', `${this.#acquisition.title}: lost after ${heldFor} s (${why})`, {
       lossCause: cause,
     });
   }

@@ -14,7 +14,7 @@ import {
   resolveRequest,
   type TryAcquireOptions,
 } from './acquire-options.ts';
-import { Acquisition, type Contender, type LockTarget, readContender } from './acquisition.ts';
+import { Acquisition, type Contender, type LockTarget, readContender, titleOf } from './acquisition.ts';
 import { BackOff } from './back-off.ts';
 import { claimAll } from './claims.ts';
 import { endAcquisition } from './ending.ts';
@@ -84,7 +84,7 @@ export class Lock<H extends Hold = Hold> {
     const { hold, holder } = await this.#attempt(attempt.waitTimeoutMs === 0 ? 'try' : 'queue', attempt);
     if (hold !== undefined) return hold;
     throw waitTimeout(
-      this.name,
+      titleOf(this.#target),
       0,
       holder === undefined ? 'held' : `held by ${holder.identity ?? holder.key}`,
     );
@@ -149,7 +149,7 @@ export class Lock<H extends Hold = Hold> {
 
   async #attempt(mode: EnqueueMode, attempt: Attempt): Promise<TryAcquired<H>> {
     using scope = new AbortScope().follow(this.#host.closing).follow(attempt.signal);
-    const wait = new WaitLimit(this.name, attempt.waitTimeoutMs, this.#host, scope);
+    const wait = new WaitLimit(titleOf(this.#target), attempt.waitTimeoutMs, this.#host, scope);
     this.#host.waits.add(wait);
     try {
       for (let first = true; ; first = false) {
@@ -210,7 +210,10 @@ export class Lock<H extends Hold = Hold> {
     }
   }
 
-  /** What a grant still needs before the caller gets to see it. */
+  /**
+   * What a grant still needs before the caller gets to see it. The hold may be lost meanwhile: its key is deleted, or
+   * it has lasted for `maxHoldMs`.
+   */
   async #complete(
     hold: Hold,
     acquisition: Acquisition,
@@ -218,11 +221,16 @@ export class Lock<H extends Hold = Hold> {
     signal: AbortSignal,
   ): Promise<void> {
     const { clock, coordinator } = this.#host.options;
-    if (attempt.lockDelayMs !== undefined)
-      await observeLockDelay(coordinator, acquisition, attempt.lockDelayMs, signal);
-    await claimAll(clock, attempt.claims, hold.token, attempt.claimTimeoutMs, signal);
-    await freshen(clock, acquisition.session, signal);
-    // Its key may have been deleted while the guards were asked.
+    using scope = new AbortScope().follow(signal).follow(hold.signal);
+    try {
+      if (attempt.lockDelayMs !== undefined)
+        await observeLockDelay(coordinator, acquisition, attempt.lockDelayMs, scope.signal);
+      await claimAll(clock, attempt.claims, hold.token, attempt.claimTimeoutMs, scope.signal);
+      await freshen(clock, acquisition.session, scope.signal);
+    } catch (error) {
+      // Then this is only what the loss came to: a guard that is sealed refuses the claim, say.
+      if (hold.loss === undefined || signal.aborted) throw error;
+    }
     if (hold.loss !== undefined) throw acquisition.lostWhileWaiting(hold.loss.lossCause ?? 'key-deleted');
   }
 

@@ -26,7 +26,7 @@ export class Surroundings {
       if (waits && (standing === 'held' || standing === 'suspect')) {
         throw new LockkeeperError(
           'not-reentrant',
-          `lock "${at.hold.name}" is already held by the surrounding using() callback, which would wait for itself`,
+          `${at.hold.title} is already held by the surrounding using() callback, which would wait for itself`,
         );
       }
     }

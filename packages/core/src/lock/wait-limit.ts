@@ -19,7 +19,7 @@ export class WaitLimit {
   #behind: readonly string[] | undefined;
   #queued = false;
 
-  constructor(name: string, waitTimeoutMs: number | undefined, host: LockHost, scope: AbortScope) {
+  constructor(title: string, waitTimeoutMs: number | undefined, host: LockHost, scope: AbortScope) {
     this.trouble = () => host.trouble;
     this.#clock = host.options.clock;
     this.#begunAt = this.#clock.now();
@@ -29,11 +29,11 @@ export class WaitLimit {
     this.#timer = scope.limit(this.#clock, limitMs, () =>
       this.#queued && waitTimeoutMs !== 0
         ? waitTimeout(
-            name,
+            title,
             limitMs,
             this.#behind === undefined ? 'queued' : `queued behind ${this.#behind.join(', ')}`,
           )
-        : notReached(name, limitMs, this.trouble()),
+        : notReached(title, limitMs, this.trouble()),
     );
   }
 
@@ -57,18 +57,16 @@ export class WaitLimit {
   }
 }
 
-function notReached(name: string, limitMs: number, cause: LockkeeperError | undefined): LockkeeperError {
+function notReached(title: string, limitMs: number, cause: LockkeeperError | undefined): LockkeeperError {
   const why = cause === undefined ? '' : `: ${cause.message}`;
-  return new LockkeeperError(
-    'unreachable',
-    `lock "${name}": etcd did not answer within ${limitMs} ms${why}`,
-    { cause },
-  );
+  return new LockkeeperError('unreachable', `${title}: etcd did not answer within ${limitMs} ms${why}`, {
+    cause,
+  });
 }
 
-export function waitTimeout(name: string, limitMs: number, where: string): LockkeeperError {
+export function waitTimeout(title: string, limitMs: number, where: string): LockkeeperError {
   return new LockkeeperError(
     'wait-timeout',
-    `lock "${name}": not acquired within waitTimeoutMs ${limitMs} (${where})`,
+    `${title}: not acquired within waitTimeoutMs ${limitMs} (${where})`,
   );
 }

@@ -123,6 +123,7 @@ export class Semaphore {
       checkClaims(claims?.(slotOf(acquisition.places.at(-1)?.key)));
     const target = {
       name: this.name,
+      noun: 'semaphore',
       queues: [this.#plan.keys.queue],
       admit: admission(this.#plan),
       claimsOf,
