@@ -1,17 +1,9 @@
-import {
-  type Coordinator,
-  connect,
-  etcdCoordinator,
-  type Keeper,
-  type KeeperHealth,
-  LockkeeperError,
-} from '@lockkeeper/core';
+import { connect, etcdCoordinator, type Keeper, type KeeperHealth, LockkeeperError } from '@lockkeeper/core';
 import { memoryCoordinator, memoryStore, VirtualClock } from '@lockkeeper/core/memory';
-import { availableEtcdVersions, startEtcd } from '@lockkeeper/testkit';
+import { availableEtcdVersions, FaultyCoordinator, isEnding, startEtcd } from '@lockkeeper/testkit';
 import { describe, expect, test } from 'vitest';
 import { clerk, QUICK_HASHES, switchOn } from './coordinator/secured-etcd.ts';
 import { until } from './faults/support.ts';
-import { FaultyCoordinator, isEnding } from './support/faulty-coordinator.ts';
 
 const IDLE = { warnings: [], session: undefined, holds: 0, waits: 0, unconfirmedReleases: 0 };
 
@@ -109,7 +101,9 @@ describe('in memory', () => {
   test('a coordinator that never answers is waited for no longer than timeoutMs', async () => {
     const clock = new VirtualClock();
     class Mute extends FaultyCoordinator {
-      override describe: Coordinator['describe'] = () => new Promise(() => {});
+      override describe(): Promise<string> {
+        return new Promise(() => {});
+      }
     }
     const keeper = await connect({ coordinator: new Mute(memoryCoordinator({ clock })) });
     let health: KeeperHealth | undefined;

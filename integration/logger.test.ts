@@ -1,10 +1,9 @@
 import { Writable } from 'node:stream';
 import { connect, type Logger } from '@lockkeeper/core';
 import { memoryCoordinator, memoryStore, VirtualClock } from '@lockkeeper/core/memory';
-import { startWorker } from '@lockkeeper/testkit';
+import { FaultyCoordinator, startWorker } from '@lockkeeper/testkit';
 import { pino } from 'pino';
 import { describe, expect, test } from 'vitest';
-import { FaultyCoordinator } from './support/faulty-coordinator.ts';
 
 interface Line {
   readonly level: number;

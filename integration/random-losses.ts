@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { type Coordinator, connect } from '@lockkeeper/core';
 import { memoryGuard } from '@lockkeeper/resource-guard/memory';
+import { FaultyCoordinator, isEnding, isEnqueue } from '@lockkeeper/testkit';
 import { expect } from 'vitest';
-import { FaultyCoordinator, isEnding, isEnqueue } from './support/faulty-coordinator.ts';
 
 /**
  * F7: replies are lost at random while several clients count up under one lock. Every increment that was

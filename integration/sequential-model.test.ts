@@ -9,9 +9,8 @@ import {
   type Txn,
 } from '@lockkeeper/core';
 import { memoryCoordinator, memoryStore, VirtualClock } from '@lockkeeper/core/memory';
-import { startEtcd } from '@lockkeeper/testkit';
+import { FaultyCoordinator, startEtcd } from '@lockkeeper/testkit';
 import { describe, expect, it } from 'vitest';
-import { FaultyCoordinator } from './support/faulty-coordinator.ts';
 
 /*
  * The life of one lock as a sequence of transitions, each at its moment, on one clock.

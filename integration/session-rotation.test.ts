@@ -1,7 +1,7 @@
 import { connect } from '@lockkeeper/core';
 import { memoryCoordinator, memoryStore, VirtualClock } from '@lockkeeper/core/memory';
+import { FaultyCoordinator, isEnqueue } from '@lockkeeper/testkit';
 import { expect, it } from 'vitest';
-import { FaultyCoordinator, isEnqueue } from './support/faulty-coordinator.ts';
 
 it('a session that has left a thousand cancelled keys behind is replaced, and its lease goes with its last hold', async () => {
   const clock = new VirtualClock();

@@ -10,12 +10,11 @@ import {
 } from '@lockkeeper/core';
 import { memoryCoordinator, memoryStore, VirtualClock } from '@lockkeeper/core/memory';
 import { FencingToken } from '@lockkeeper/fencing';
-import { startWorker } from '@lockkeeper/testkit';
+import { FaultyCoordinator, isEnding, startWorker } from '@lockkeeper/testkit';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { CertificateAuthority, CertificateFolder } from './coordinator/certificate-authority.ts';
 import { failure } from './coordinator/support.ts';
 import { until } from './faults/support.ts';
-import { FaultyCoordinator, isEnding } from './support/faulty-coordinator.ts';
 
 type Name = keyof TelemetryEvents;
 type Shapes = { readonly [N in Name]: { readonly [Field in keyof Required<TelemetryEvents[N]>]: unknown } };

@@ -1,7 +1,7 @@
 import { connect } from '@lockkeeper/core';
 import { memoryCoordinator, memoryStore, VirtualClock } from '@lockkeeper/core/memory';
+import { FaultyCoordinator } from '@lockkeeper/testkit';
 import { describe, expect, it } from 'vitest';
-import { FaultyCoordinator } from './support/faulty-coordinator.ts';
 
 async function heldLock() {
   const clock = new VirtualClock();

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { type ConnectOptions, type Coordinator, connect, type Keeper } from '@lockkeeper/core';
-import { FaultyCoordinator } from '../support/faulty-coordinator.ts';
+import { FaultyCoordinator } from '@lockkeeper/testkit';
 
 /** Where a contract suite runs: an etcd or a memory store, and how time passes there. */
 export interface CoordinatorWorld extends AsyncDisposable {

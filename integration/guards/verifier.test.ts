@@ -5,9 +5,8 @@ import { memoryCoordinator, memoryStore } from '@lockkeeper/core/memory';
 import { FencingToken, type Guard, type GuardAdmin, type GuardError } from '@lockkeeper/fencing';
 import { verifiedGuard } from '@lockkeeper/resource-guard/http';
 import { memoryGuard } from '@lockkeeper/resource-guard/memory';
-import { availableEtcdVersions, type EtcdServer, startEtcd } from '@lockkeeper/testkit';
+import { availableEtcdVersions, type EtcdServer, FaultyCoordinator, startEtcd } from '@lockkeeper/testkit';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { FaultyCoordinator } from '../support/faulty-coordinator.ts';
 
 /** Another client of the same etcd. */
 type NewClient = () => Coordinator;

@@ -1,7 +1,6 @@
 import { connect } from '@lockkeeper/core';
 import { memoryCoordinator } from '@lockkeeper/core/memory';
-import { reportFromWorker } from '@lockkeeper/testkit';
-import { FaultyCoordinator } from './faulty-coordinator.ts';
+import { FaultyCoordinator, reportFromWorker } from '@lockkeeper/testkit';
 
 /** A process with all kinds of trouble and no logger. */
 const connection = new FaultyCoordinator(memoryCoordinator());

@@ -1,8 +1,8 @@
 import { type Hold, LockkeeperError } from '@lockkeeper/core';
 import { FencingToken } from '@lockkeeper/fencing';
 import { memoryGuard } from '@lockkeeper/resource-guard/memory';
+import { isEnding } from '@lockkeeper/testkit';
 import { describe, expect, it } from 'vitest';
-import { isEnding } from '../../support/faulty-coordinator.ts';
 import type { LockWorld, MakeLockWorld } from '../lock-world.ts';
 import { settled, soon } from '../outcome.ts';
 
@@ -68,14 +68,11 @@ export function describeBreaking(where: string, newWorld: MakeLockWorld): void {
       const waiting = owner.lock('x').acquire({ claims: [guard] });
       await world.until('two', async () => (await world.queueLength('x')) === 2);
       const token = (await operator.inspect('x')).waiters[0]?.token;
-      const send = connection.txn;
-      connection.txn = async (txn, options) => {
-        if (isEnding(txn) && hold.standing === 'held') {
-          await hold.release();
-          await waiting;
-        }
-        return send(txn, options);
-      };
+      connection.at('beforeSend', async ({ txn }) => {
+        if (txn === undefined || !isEnding(txn) || hold.standing !== 'held') return;
+        await hold.release();
+        await waiting;
+      });
       const answer = await operator.break('x', { token: token as FencingToken, guards: [guard] });
       expect(answer).toEqual({ outcome: 'broken', unsealed: [] });
       const { token: granted } = await waiting;
@@ -163,12 +160,16 @@ export function describeBreaking(where: string, newWorld: MakeLockWorld): void {
       const owner = await world.keeper();
       const { keeper: operator, connection } = await world.faulty();
       const { token } = await owner.lock('x').acquire();
-      const send = connection.txn;
       const lost = new LockkeeperError('unreachable', 'no reply');
-      connection.txn = (txn, options) => (isEnding(txn) ? Promise.reject(lost) : send(txn, options));
+      const endings = connection.at('beforeSend', ({ txn }) => {
+        if (txn !== undefined && isEnding(txn)) throw lost;
+      });
       const breaking = () => soon(world, settled(operator.break('x', { token, guards: [], timeoutMs: 300 })));
       expect(await breaking()).toMatchObject({ error: { code: 'unreachable', outcome: 'unknown' } });
-      connection.txn = () => Promise.reject(lost);
+      endings.restore();
+      connection.at('beforeSend', ({ txn }) => {
+        if (txn !== undefined) throw lost;
+      });
       expect(await breaking()).toMatchObject({ error: { code: 'unreachable', outcome: 'rejected' } });
     });
 

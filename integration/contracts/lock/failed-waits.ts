@@ -1,6 +1,6 @@
 import { LockkeeperError } from '@lockkeeper/core';
+import { isEnding, waitUntilQueued } from '@lockkeeper/testkit';
 import { describe, expect, it } from 'vitest';
-import { isEnding } from '../../support/faulty-coordinator.ts';
 import type { MakeLockWorld } from '../lock-world.ts';
 import { settled, soon } from '../outcome.ts';
 
@@ -13,9 +13,9 @@ export function describeFailedWaits(where: string, newWorld: MakeLockWorld): voi
     const { keeper, connection } = await world.faulty();
     const hold = await holder.lock('x').acquire();
     const waiting = settled(keeper.lock('x').acquire());
-    await world.until('queued', async () => (await world.queueLength('x')) === 2);
+    await waitUntilQueued(keeper, 'x', 1);
     const next = settled(behind.lock('x').acquire());
-    await world.until('queued behind', async () => (await world.queueLength('x')) === 3);
+    await waitUntilQueued(keeper, 'x', 2);
     return { world, hold, waiting, next, connection };
   }
 
@@ -32,6 +32,29 @@ export function describeFailedWaits(where: string, newWorld: MakeLockWorld): voi
       expect(first.error).toBeUndefined();
       expect(await world.queueLength('x')).toBe(2);
       await first.value?.release();
+      expect(await soon(world, next)).toHaveProperty('value');
+    });
+
+    it('I7: events that come late cost no more than the time that they take', async () => {
+      const { world, hold, waiting, next, connection } = await line();
+      let reached = 0;
+      let tell = () => {};
+      const told = new Promise<void>((resolve) => {
+        tell = resolve;
+      });
+      const late = connection.at('onWatch', () => {
+        reached += 1;
+        return told;
+      });
+      await hold.release();
+      await world.until('the event has come', () => reached > 0);
+      late.restore();
+      const begun = connection.clock.now();
+      tell();
+      expect((await soon(world, waiting)).value?.standing).toBe('held');
+      // Not by the poll, which comes after 15 s.
+      expect(connection.clock.now() - begun).toBeLessThan(5_000);
+      await (await waiting).value?.release();
       expect(await soon(world, next)).toHaveProperty('value');
     });
 

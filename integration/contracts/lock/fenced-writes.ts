@@ -1,6 +1,6 @@
 import { fencedTxn, type Hold } from '@lockkeeper/core';
+import { isEnding } from '@lockkeeper/testkit';
 import { describe, expect, it } from 'vitest';
-import { isEnding } from '../../support/faulty-coordinator.ts';
 import type { LockWorld, MakeLockWorld } from '../lock-world.ts';
 import { settled, soon } from '../outcome.ts';
 

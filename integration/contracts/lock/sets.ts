@@ -1,5 +1,5 @@
+import { isEnqueue } from '@lockkeeper/testkit';
 import { describe, expect, it } from 'vitest';
-import { isEnqueue } from '../../support/faulty-coordinator.ts';
 import type { MakeLockWorld } from '../lock-world.ts';
 import { settled, soon } from '../outcome.ts';
 

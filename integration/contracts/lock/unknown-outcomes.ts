@@ -1,6 +1,6 @@
 import { LockkeeperError } from '@lockkeeper/core';
+import { isEnding, isEnqueue } from '@lockkeeper/testkit';
 import { describe, expect, it } from 'vitest';
-import { isEnding, isEnqueue } from '../../support/faulty-coordinator.ts';
 import type { MakeLockWorld } from '../lock-world.ts';
 import { settled, soon } from '../outcome.ts';
 
@@ -74,7 +74,7 @@ export function describeUnknownOutcomes(where: string, newWorld: MakeLockWorld):
         const other = await world.keeper();
         const first = await keeper.lock('warm-up').acquire();
         const abort = new AbortController();
-        connection.slowDownNextReply(isEnqueue);
+        connection.at('afterPut', ({ txn }) => isEnqueue(txn) && new Promise(() => {}));
         const acquiring = settled(keeper.lock('x').acquire({ signal: abort.signal }));
         await world.until('the enqueue was applied', async () => (await world.queueLength('x')) === 1);
         abort.abort(reason);

@@ -1,6 +1,6 @@
 import type { Hold, LockkeeperError } from '@lockkeeper/core';
+import { type FaultyCoordinator, isEnding } from '@lockkeeper/testkit';
 import { describe, expect, it } from 'vitest';
-import { type FaultyCoordinator, isEnding } from '../../support/faulty-coordinator.ts';
 import type { LockWorld, MakeLockWorld } from '../lock-world.ts';
 import { settled, soon } from '../outcome.ts';
 

@@ -5,13 +5,13 @@ import { TestkitError } from './errors.ts';
 import { ctlOf, type EtcdCtl } from './etcd-ctl.ts';
 import { clientUrl, isPortTaken, launchEtcd } from './etcd-launcher.ts';
 import { type EtcdOptions, type EtcdServer, etcdctlFor, ownedEtcd } from './etcd-server.ts';
+import type { Fault } from './fault.ts';
 import { chooseVersion, type EtcdPrograms, findEtcds, type ServerRoute } from './find-server.ts';
 import { freePorts } from './free-ports.ts';
 import { getText } from './get-json.ts';
 import { OwnedServer, type RestartOptions, TemporaryFolder } from './owned-server.ts';
 import { PeerLinks, type PeerPorts } from './peer-links.ts';
 import type { ServerProcess } from './server-process.ts';
-import type { ProxyFault } from './tcp-proxy.ts';
 
 export interface EtcdClusterOptions extends Pick<EtcdOptions, 'version' | 'env'> {
   /** Default 3. */
@@ -51,7 +51,7 @@ export interface EtcdCluster extends AsyncDisposable, EtcdCtl {
    * Cuts a member off from all others, which its clients do not notice at first: it has no leader any more.
    * @throws {@link TestkitError} `invalid-option` unless started with `isolatable`.
    */
-  isolate(member: EtcdMember): ProxyFault;
+  isolate(member: EtcdMember): Fault;
   /** Kills all members, then starts them again together; with `wipe` as an empty cluster at the same addresses. */
   restart(options?: RestartOptions): Promise<void>;
   /** Ends all and removes their data. Idempotent. */
@@ -171,7 +171,7 @@ class ClusterLaunch {
     };
   }
 
-  #isolate(index: number): ProxyFault {
+  #isolate(index: number): Fault {
     const plan = this.#plans[index];
     if (this.#links !== undefined && plan !== undefined) return this.#links.isolate(plan.peer);
     throw new TestkitError('invalid-option', 'isolate() takes a member of a cluster started with isolatable');

@@ -15,6 +15,9 @@ export {
   type EtcdTls,
   startEtcd,
 } from './etcd-server.ts';
+export type { Fault } from './fault.ts';
+export type { CoordinatorVerb, FaultAct, FaultPoint, FaultPoints } from './fault-points.ts';
+export { FaultyCoordinator, isEnding, isEnqueue } from './faulty-coordinator.ts';
 export type { ServerRoute } from './find-server.ts';
 export type {
   FailEvent,
@@ -56,7 +59,6 @@ export {
   type HoldOptions,
   type LostReply,
   type LostReplyOptions,
-  type ProxyFault,
   startTcpProxy,
   type TcpProxy,
 } from './tcp-proxy.ts';
@@ -72,5 +74,6 @@ export type {
   TimelinePanel,
   TimelineSpan,
 } from './timeline-model.ts';
+export { type QueueWaitOptions, type WaitOptions, waitUntil, waitUntilQueued } from './wait-until.ts';
 export { type LoggedMessage, type NextOptions, startWorker, Worker, type WorkerOptions } from './worker.ts';
 export type { WorkerMessage } from './worker-message.ts';

@@ -1,5 +1,5 @@
 import { connect, createServer, type Server, type Socket } from 'node:net';
-import type { ProxyFault } from './tcp-proxy.ts';
+import type { Fault } from './fault.ts';
 
 /** A member's side of the links: what the others dial, and where it really listens. */
 export interface PeerPorts {
@@ -25,7 +25,7 @@ const LONGEST_HEAD_BYTES = 64 * 1024;
 export class PeerLinks implements AsyncDisposable {
   readonly #servers: readonly Server[];
   readonly #links = new Set<Link>();
-  readonly #isolated = new Map<number, Set<ProxyFault>>();
+  readonly #isolated = new Map<number, Set<Fault>>();
 
   static async open(members: readonly PeerPorts[]): Promise<PeerLinks> {
     const servers = members.map(() => createServer());
@@ -47,12 +47,12 @@ export class PeerLinks implements AsyncDisposable {
   }
 
   /** Cuts the links of one member to all others, in both directions, until restored. */
-  isolate(member: PeerPorts): ProxyFault {
+  isolate(member: PeerPorts): Fault {
     const faults = this.#isolated.get(member.advertised) ?? new Set();
     const restore = () => {
       faults.delete(fault);
     };
-    const fault: ProxyFault = { restore, [Symbol.dispose]: restore };
+    const fault: Fault = { restore, [Symbol.dispose]: restore };
     this.#isolated.set(member.advertised, faults.add(fault));
     for (const link of this.#links) this.#cutIfIsolated(link);
     return fault;

@@ -2,6 +2,7 @@ import { createServer, type Server } from 'node:net';
 import type { ChunkMatcher } from './chunk-matchers.ts';
 import { deferred, handled } from './deferred.ts';
 import { TestkitError } from './errors.ts';
+import type { Fault } from './fault.ts';
 import { connectThrough, type ProxyConnection, type ProxyRule } from './proxy-connection.ts';
 import type { ProxyDirection } from './proxy-lane.ts';
 import { readTarget, type TcpTarget, urlOf } from './tcp-target.ts';
@@ -41,11 +42,6 @@ export interface LostReply extends Disposable {
    */
   readonly lost: Promise<Buffer>;
   /** Ends it. A connection that lost bytes cannot be continued, so it is reset. */
-  restore(): void;
-}
-
-/** A fault that lasts until it is restored or disposed. */
-export interface ProxyFault extends Disposable {
   restore(): void;
 }
 
@@ -89,9 +85,9 @@ export class TcpProxy implements AsyncDisposable {
   readonly #server: Server;
   readonly #connections = new Set<ProxyConnection>();
   readonly #rules = new Set<ProxyRule>();
-  readonly #blocked = { request: new Set<ProxyFault>(), reply: new Set<ProxyFault>() };
+  readonly #blocked = { request: new Set<Fault>(), reply: new Set<Fault>() };
   readonly #latencyMs = { request: 0, reply: 0 };
-  readonly #refusing = new Set<ProxyFault>();
+  readonly #refusing = new Set<Fault>();
   #reopened: (() => void)[] = [];
   #accepted = 0;
   #closed: Promise<void> | undefined;
@@ -182,13 +178,13 @@ export class TcpProxy implements AsyncDisposable {
    * Swallows everything, in one direction or both, without closing anything, new connections included: the
    * network is gone. Restored, what was swallowed arrives in order, as after TCP's retransmission.
    */
-  blackhole(direction?: ProxyDirection): ProxyFault {
+  blackhole(direction?: ProxyDirection): Fault {
     const sets = direction === undefined ? Object.values(this.#blocked) : [this.#blocked[direction]];
     return this.#fault(sets);
   }
 
   /** Resets new connections at once. Those that exist go on. */
-  refuse(): ProxyFault {
+  refuse(): Fault {
     return this.#fault([this.#refusing]);
   }
 
@@ -244,12 +240,12 @@ export class TcpProxy implements AsyncDisposable {
     return { taken: handled(taken.promise), remove };
   }
 
-  #fault(sets: readonly Set<ProxyFault>[]): ProxyFault {
+  #fault(sets: readonly Set<Fault>[]): Fault {
     const restore = () => {
       for (const set of sets) set.delete(fault);
       for (const wake of this.#reopened.splice(0)) wake();
     };
-    const fault: ProxyFault = { restore, [Symbol.dispose]: restore };
+    const fault: Fault = { restore, [Symbol.dispose]: restore };
     for (const set of sets) set.add(fault);
     return fault;
   }
