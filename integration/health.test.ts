@@ -1,9 +1,14 @@
 import { connect, etcdCoordinator, type Keeper, type KeeperHealth, LockkeeperError } from '@lockkeeper/core';
 import { memoryCoordinator, memoryStore, VirtualClock } from '@lockkeeper/core/memory';
-import { availableEtcdVersions, FaultyCoordinator, isEnding, startEtcd } from '@lockkeeper/testkit';
+import {
+  availableEtcdVersions,
+  FaultyCoordinator,
+  isEnding,
+  startEtcd,
+  waitUntil,
+} from '@lockkeeper/testkit';
 import { describe, expect, test } from 'vitest';
 import { clerk, QUICK_HASHES, switchOn } from './coordinator/secured-etcd.ts';
-import { until } from './faults/support.ts';
 
 const IDLE = { warnings: [], session: undefined, holds: 0, waits: 0, unconfirmedReleases: 0 };
 
@@ -136,9 +141,9 @@ describe('in memory', () => {
     // Due after a third of the time-to-live at the latest, and not sent yet.
     const { session } = await keeper.health();
     expect(session?.renewalLagMs).toBeGreaterThan(900);
-    await until('renewed', async () => ((await keeper.health()).session?.unconfirmedForMs ?? 0) < 500);
+    await waitUntil('renewed', async () => ((await keeper.health()).session?.unconfirmedForMs ?? 0) < 500);
     expect((await keeper.health()).session?.renewalLagMs).toBeGreaterThan(900);
-    await until('on time', async () => ((await keeper.health()).session?.renewalLagMs ?? 0) < 500);
+    await waitUntil('on time', async () => ((await keeper.health()).session?.renewalLagMs ?? 0) < 500);
   });
 });
 
@@ -180,7 +185,7 @@ describe('on etcd', async () => {
     });
     expect(frozen.warnings).toHaveLength(1);
     await server.kill();
-    await until('noticed', () => keeper.coordinator.endpoints()[0]?.connected === false);
+    await waitUntil('noticed', () => keeper.coordinator.endpoints()[0]?.connected === false);
     const dead = await answersWithin(keeper, 900);
     expect(dead).toMatchObject({ coordinator: undefined, endpoints: [{ connected: false }], holds: 1 });
     expect(dead.warnings[0]).toContain(server.endpoint);

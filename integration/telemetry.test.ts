@@ -10,11 +10,10 @@ import {
 } from '@lockkeeper/core';
 import { memoryCoordinator, memoryStore, VirtualClock } from '@lockkeeper/core/memory';
 import { FencingToken } from '@lockkeeper/fencing';
-import { FaultyCoordinator, isEnding, startWorker } from '@lockkeeper/testkit';
+import { FaultyCoordinator, isEnding, startWorker, waitUntil } from '@lockkeeper/testkit';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { CertificateAuthority, CertificateFolder } from './coordinator/certificate-authority.ts';
 import { failure } from './coordinator/support.ts';
-import { until } from './faults/support.ts';
 
 type Name = keyof TelemetryEvents;
 type Shapes = { readonly [N in Name]: { readonly [Field in keyof Required<TelemetryEvents[N]>]: unknown } };
@@ -250,7 +249,7 @@ describe('events', () => {
     await keeper.lock('x').acquire();
     const end = performance.now() + 1_600;
     while (performance.now() < end);
-    await until('told', () => listener.last('lockkeeper:process:stalled') !== undefined);
+    await waitUntil('told', () => listener.last('lockkeeper:process:stalled') !== undefined);
     expect(listener.last('lockkeeper:process:stalled')?.['stalledMs']).toBeGreaterThan(500);
     expect(listener.names()).toContain('process:stalled');
   });

@@ -8,9 +8,9 @@ import {
   prefixSpan,
   type TelemetryEvents,
 } from '@lockkeeper/core';
-import { availableEtcdVersions, type EtcdServer, startEtcd } from '@lockkeeper/testkit';
+import { availableEtcdVersions, type EtcdServer, startEtcd, waitUntil } from '@lockkeeper/testkit';
 import { describe, expect, test } from 'vitest';
-import { keysBelow, queueOf, timed, until } from '../faults/support.ts';
+import { keysBelow, queueOf, timed } from '../faults/support.ts';
 import {
   asRoot,
   changePassword,
@@ -95,7 +95,7 @@ describe('tokens that lapse after 3 s', concurrently, () => {
     expect(hold.standing).toBe('held');
 
     const waiting = timed(() => other.lock('x').acquire());
-    await until('queued', async () => (await queueOf(keeper.coordinator, NAMESPACE, 'x')).length === 2);
+    await waitUntil('queued', async () => (await queueOf(keeper.coordinator, NAMESPACE, 'x')).length === 2);
     await server.restart();
     await sleep(4_000);
     expect(hold.standing).toBe('held');
@@ -223,7 +223,7 @@ describe('rights', concurrently, () => {
     await using other = await connect(keeperOptions(server));
     const hold = await keeper.lock('x').acquire();
     const waiting = timed(() => other.lock('x').acquire());
-    await until('queued', async () => (await queueOf(keeper.coordinator, NAMESPACE, 'x')).length === 2);
+    await waitUntil('queued', async () => (await queueOf(keeper.coordinator, NAMESPACE, 'x')).length === 2);
     for (let i = 0; i < 5; i++) {
       await asRoot(server, 'role', 'add', `role-${i}`);
       await asRoot(server, 'user', 'grant-role', 'clerk', `role-${i}`);
@@ -256,7 +256,7 @@ describe('rights', concurrently, () => {
       code: 'wait-timeout',
     });
     const waiting = other.lock('x').acquire();
-    await until('queued', async () => (await queueOf(root, NAMESPACE, 'x')).length === 2);
+    await waitUntil('queued', async () => (await queueOf(root, NAMESPACE, 'x')).length === 2);
     const guarded = await keeper.coordinator.txn({
       compare: hold.compare(),
       success: [{ op: 'put', key: `${NAMESPACE}/data/balance`, value: '1' }],

@@ -2,9 +2,9 @@ import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { writeFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connect, etcdCoordinator, type LockkeeperError } from '@lockkeeper/core';
-import { type EtcdServer, startEtcd, startTcpProxy } from '@lockkeeper/testkit';
+import { type EtcdServer, startEtcd, startTcpProxy, waitUntil } from '@lockkeeper/testkit';
 import { describe, expect, test } from 'vitest';
-import { queueOf, timed, until } from '../faults/support.ts';
+import { queueOf, timed } from '../faults/support.ts';
 import { CertificateAuthority, CertificateFolder, type KeyPair } from './certificate-authority.ts';
 import { failure, put } from './support.ts';
 
@@ -151,7 +151,7 @@ describe('TLS', () => {
     await coordinator.txn(put('x'));
     expect(proxy.accepted).toBe(1);
     proxy.cut();
-    await until('noticed', () => coordinator.endpoints()[0]?.connected === false);
+    await waitUntil('noticed', () => coordinator.endpoints()[0]?.connected === false);
     await coordinator.txn(put('x'));
     expect(proxy.accepted).toBe(2);
   });
@@ -183,7 +183,7 @@ describe('TLS', () => {
     for (const [index, state] of states.entries()) {
       await state();
       proxy.cut({ rst: true });
-      await until('noticed', () => coordinator.endpoints()[0]?.connected === false);
+      await waitUntil('noticed', () => coordinator.endpoints()[0]?.connected === false);
       await coordinator.range({ key: 'x' });
       expect(proxy.accepted).toBe(index + 2);
       expect(unusable.errors).toHaveLength(index + 1);
@@ -198,7 +198,7 @@ describe('TLS', () => {
     // When nothing helps, the error names the file too.
     using _ = proxy.refuse();
     proxy.cut({ rst: true });
-    await until('noticed', () => coordinator.endpoints()[0]?.connected === false);
+    await waitUntil('noticed', () => coordinator.endpoints()[0]?.connected === false);
     const { error } = await failure(coordinator.range({ key: 'x' }));
     expect(error.message).toContain(`credentials.rootCertificateFile "${folder.file('root.pem')}"`);
   });
@@ -236,7 +236,7 @@ test('certificates and authority rotated three times, valid for 15 s each: a hol
     await server.restart();
     await sleep(500);
     await putClient(folder, authority, clientPair);
-    await until('connected again', async () => {
+    await waitUntil('connected again', async () => {
       return (await timed(() => keeper.coordinator.range({ key: 'x' }))).error === undefined;
     });
     expect(hold.signal.reason).toBeUndefined();

@@ -3,7 +3,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { EtcdServer } from '@lockkeeper/testkit';
-import { metric } from '../faults/support.ts';
+import { etcdMetric } from '@lockkeeper/testkit';
 
 /** Checking a password costs etcd a tenth of a second by default. */
 export const QUICK_HASHES: readonly string[] = ['--bcrypt-cost', '4'];
@@ -40,7 +40,7 @@ export async function changePassword(server: EtcdServer, password: string): Prom
 
 /** How many logins etcd has been asked for. */
 export function logins(server: EtcdServer): Promise<number> {
-  return metric(server.endpoint, 'grpc_server_started_total', 'grpc_method="Authenticate"');
+  return etcdMetric(server.endpoint, 'grpc_server_started_total', 'grpc_method="Authenticate"');
 }
 
 /** Keys with which etcd signs tokens (JWT), instead of keeping them in mind. */

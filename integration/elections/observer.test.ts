@@ -1,8 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { connect, type Keeper, type Leader } from '@lockkeeper/core';
-import { type EtcdServer, startEtcd, startTcpProxy } from '@lockkeeper/testkit';
+import { type EtcdServer, startEtcd, startTcpProxy, waitUntil } from '@lockkeeper/testkit';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { until } from '../faults/support.ts';
 
 let etcd: EtcdServer;
 beforeAll(async () => {
@@ -52,7 +51,7 @@ describe.each([
     await using observer = await connect({ hosts: proxy.url, namespace });
     const keepers = await Promise.all([1, 2, 3].map(() => connect({ hosts: etcd.endpoint, namespace })));
     const watched = new Watched(observer);
-    await until('it saw that nobody leads', () => watched.seen.length === 1);
+    await waitUntil('it saw that nobody leads', () => watched.seen.length === 1);
     const fault = strike(proxy);
     // The order of three that come at once is etcd's.
     const terms = keepers.map((keeper, index) => keeper.election('x').campaign({ value: `${index + 1}` }));
@@ -66,7 +65,7 @@ describe.each([
     expect(new Set(truth)).toEqual(new Set(['1', '2', '3']));
     expect(watched.values).toEqual([undefined]);
     fault.restore();
-    await until('it has caught up', () => watched.values.at(-1) === truth.at(-1));
+    await waitUntil('it has caught up', () => watched.values.at(-1) === truth.at(-1));
     expect(watched.values).toEqual([undefined, ...truth]);
     await watched.stop();
     await Promise.all(keepers.map((keeper) => keeper.close()));
@@ -79,14 +78,14 @@ it('an observer whose history was compacted while it was away goes on with the p
   await using observer = await connect({ hosts: proxy.url, namespace });
   await using keeper = await connect({ hosts: etcd.endpoint, namespace });
   const watched = new Watched(observer);
-  await until('it saw that nobody leads', () => watched.seen.length === 1);
+  await waitUntil('it saw that nobody leads', () => watched.seen.length === 1);
   const refusal = proxy.refuse();
   proxy.cut({ rst: true });
   await (await keeper.election('x').campaign({ value: 'gone' })).resign();
   const term = await keeper.election('x').campaign({ value: 'here' });
   await etcd.ctl(['compaction', String(term.token.revision)]);
   refusal.restore();
-  await until('it has caught up', () => watched.values.at(-1) === 'here');
+  await waitUntil('it has caught up', () => watched.values.at(-1) === 'here');
   expect(watched.values.filter((value) => value !== 'gone')).toEqual([undefined, 'here']);
   await watched.stop();
 });

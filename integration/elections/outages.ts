@@ -1,8 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { connect } from '@lockkeeper/core';
-import { startEtcd } from '@lockkeeper/testkit';
+import { startEtcd, waitUntil } from '@lockkeeper/testkit';
 import { expect } from 'vitest';
-import { until } from '../faults/support.ts';
 
 const TTL_MS = 2_000;
 
@@ -32,11 +31,11 @@ export async function leadThrough(outageMs: number, data: 'kept' | 'wiped'): Pro
     }
   });
   try {
-    await until('somebody leads', () => atWork === 1);
+    await waitUntil('somebody leads', () => atWork === 1);
     await etcd.restart({ forMs: outageMs, wipe: data === 'wiped' });
     const backAt = performance.now();
     const lineage = await keepers[0]?.lineage();
-    await until(
+    await waitUntil(
       'somebody leads in the history that etcd is in',
       () => atWork === 1 && terms.at(-1)?.lineage === lineage,
     );

@@ -1,9 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connect } from '@lockkeeper/core';
-import { type EtcdServer, startWorker, type Worker } from '@lockkeeper/testkit';
+import { type EtcdServer, startWorker, type Worker, waitUntil } from '@lockkeeper/testkit';
 import { expect } from 'vitest';
-import { until } from '../faults/support.ts';
 
 const WORKER = new URL('./candidate-worker.ts', import.meta.url);
 
@@ -43,7 +42,7 @@ export async function keepOneLeader(etcd: EtcdServer, durationMs: number): Promi
     expect(struck).toBeGreaterThan(durationMs / 2_000);
     // And it is one of them who leads next.
     await leader.kill('SIGKILL');
-    await until('somebody else leads', () => (seen.at(-1) ?? 0n) > BigInt(revision as bigint));
+    await waitUntil('somebody else leads', () => (seen.at(-1) ?? 0n) > BigInt(revision as bigint));
   } finally {
     stop.abort('the test is over');
     await Promise.all([leader, ...others].map((worker) => worker[Symbol.asyncDispose]()));

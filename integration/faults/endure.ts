@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connect } from '@lockkeeper/core';
+import { waitUntil } from '@lockkeeper/testkit';
 import { expect } from 'vitest';
-import { queueOf, timed, until } from './support.ts';
+import { queueOf, timed } from './support.ts';
 
 /** One fault of one member, and the clients who must not suffer from it. */
 export interface Ordeal {
@@ -32,7 +33,7 @@ export async function endure({ hosts, healthy, strike, ttlMs }: Ordeal): Promise
   await using _ = isolated;
   const idle = await isolated.lock('idle').acquire();
   const waiting = timed(() => waiter.lock('x').acquire());
-  await until('queued', async () => (await queueOf(observer.coordinator, namespace, 'x')).length === 2);
+  await waitUntil('queued', async () => (await queueOf(observer.coordinator, namespace, 'x')).length === 2);
 
   const heal = await strike();
   try {

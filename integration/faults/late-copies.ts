@@ -6,9 +6,10 @@ import {
   type EtcdMember,
   startEtcdCluster,
   startTcpProxy,
+  waitUntil,
 } from '@lockkeeper/testkit';
 import { describe, expect, it } from 'vitest';
-import { handledTxns, keysBelow, queueOf, timed, until } from './support.ts';
+import { handledTxns, keysBelow, queueOf, timed } from './support.ts';
 
 /** Each ends in one of three ways. */
 const NAMES = 21;
@@ -83,7 +84,7 @@ async function onePause(
 
   for (const { error } of await Promise.all(given)) expect(error).toMatchObject({ code: 'unreachable' });
   const holds = await Promise.all(held);
-  await until('queued behind the rival', async () => {
+  await waitUntil('queued behind the rival', async () => {
     const queues = await Promise.all(
       toGiveUpInLine.map((name) => queueOf(rival.coordinator, namespace, name)),
     );
@@ -93,18 +94,18 @@ async function onePause(
   for (const { error } of await Promise.all(waits)) expect(error).toBe('enough');
   await Promise.all(holds.map(async (hold) => expect((await hold.release()).outcome).toBe('released')));
   const cancelled = `${namespace}/cancelled/`;
-  await until('every acquisition with an unanswered copy has barred it', async () => {
+  await waitUntil('every acquisition with an unanswered copy has barred it', async () => {
     return (await keysBelow(rival.coordinator, cancelled)).length === NAMES;
   });
   expect(await keysBelow(rival.coordinator, `${namespace}-control/${cycle}`)).toEqual([]);
 
   frozen.resume();
   // Not one of them was dropped: the follower reports each as carried out.
-  await until(
+  await waitUntil(
     'the late copies were carried out',
     async () => (await handledTxns(frozen)) >= before + NAMES + 1,
   );
-  await until('so was the control', async () => {
+  await waitUntil('so was the control', async () => {
     return (await keysBelow(rival.coordinator, control.replace(/\/\d+$/, '/'))).some(
       ({ key }) => key === control,
     );

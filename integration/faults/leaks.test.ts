@@ -1,11 +1,18 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connect } from '@lockkeeper/core';
-import { type EtcdServer, startEtcd, startTcpProxy, startWorker } from '@lockkeeper/testkit';
+import {
+  type EtcdServer,
+  etcdMetric,
+  startEtcd,
+  startTcpProxy,
+  startWorker,
+  waitUntil,
+} from '@lockkeeper/testkit';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { closedPort } from '../coordinator/support.ts';
 import { failToAcquire, leases, waitInVain } from './leaks.ts';
-import { keysBelow, metric, queueOf, timed, until } from './support.ts';
+import { keysBelow, queueOf, timed } from './support.ts';
 
 /** Whatever fails, nothing of it stays: no key, lease, watch, socket or timer. */
 
@@ -51,7 +58,7 @@ describe('A3: the time that a caller allows bounds the whole call, clean-up incl
     expect(released.tookMs).toBeLessThan(5_000 + SLACK_MS);
     fault.restore();
     await Promise.all([fresh.close(), used.close()]);
-    await until('no key is left', async () => {
+    await waitUntil('no key is left', async () => {
       await using observer = await connect({ hosts: etcd.endpoint, namespace });
       return (await keysBelow(observer.coordinator, `${namespace}/lock/`)).length === 0;
     });
@@ -100,7 +107,8 @@ describe('B5: renewals', () => {
     await using observer = await connect({ hosts: etcd.endpoint, namespace });
     expect(await keysBelow(observer.coordinator, `${namespace}/lock/`)).toEqual([]);
     expect(await leases(etcd)).toBe(leasesBefore);
-    const renewals = () => metric(etcd.endpoint, 'grpc_server_started_total', 'grpc_method="LeaseKeepAlive"');
+    const renewals = () =>
+      etcdMetric(etcd.endpoint, 'grpc_server_started_total', 'grpc_method="LeaseKeepAlive"');
     const before = await renewals();
     await sleep(3_000);
     expect(await renewals()).toBe(before);
@@ -118,9 +126,9 @@ describe('G9: watches', () => {
     const waits = Array.from({ length: 100 }, () =>
       timed(() => flapping.lock('x').acquire({ signal: giveUp.signal })),
     );
-    const watchers = () => metric(etcd.endpoint, 'etcd_debugging_mvcc_watcher_total');
-    await until('queued', async () => (await queueOf(keeper.coordinator, namespace, 'x')).length === 101);
-    await until('all watch', async () => (await watchers()) >= 100);
+    const watchers = () => etcdMetric(etcd.endpoint, 'etcd_debugging_mvcc_watcher_total');
+    await waitUntil('queued', async () => (await queueOf(keeper.coordinator, namespace, 'x')).length === 101);
+    await waitUntil('all watch', async () => (await watchers()) >= 100);
     await sleep(500);
     const before = await watchers();
     expect(before).toBeLessThanOrEqual(2 * 100 + 10);
@@ -132,10 +140,10 @@ describe('G9: watches', () => {
     clearInterval(flap);
     // At most the old stream's and the new one's for the moment until etcd has noticed the reset.
     expect(most).toBeLessThanOrEqual(2 * before + 10);
-    await until('as many as before', async () => (await watchers()) === before);
+    await waitUntil('as many as before', async () => (await watchers()) === before);
     giveUp.abort('enough');
     await Promise.all(waits);
-    await until('all gone', async () => (await watchers()) <= 10);
+    await waitUntil('all gone', async () => (await watchers()) <= 10);
     expect(hold.standing).toBe('held');
     await flapping.close();
   });

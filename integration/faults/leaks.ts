@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { connect, type Hold, type Keeper } from '@lockkeeper/core';
-import { type EtcdServer, startTcpProxy } from '@lockkeeper/testkit';
+import { type EtcdServer, etcdMetric, startTcpProxy, waitUntil } from '@lockkeeper/testkit';
 import { expect } from 'vitest';
-import { metric, queueOf, timed, until } from './support.ts';
+import { queueOf, timed } from './support.ts';
 
 /** What one side or the other may be left with. */
 interface Footprint {
@@ -77,10 +77,10 @@ export async function failToAcquire(etcd: EtcdServer, times: number): Promise<vo
 
 /** A hold whose ownership watch stands: it comes a moment after the grant, and counts among the watchers. */
 async function holdWatched(etcd: EtcdServer, holder: Keeper): Promise<Hold> {
-  const watchers = () => metric(etcd.endpoint, 'etcd_debugging_mvcc_watcher_total');
-  await until('nobody watches yet', async () => (await watchers()) === 0);
+  const watchers = () => etcdMetric(etcd.endpoint, 'etcd_debugging_mvcc_watcher_total');
+  await waitUntil('nobody watches yet', async () => (await watchers()) === 0);
   const hold = await holder.lock('x').acquire();
-  await until('the hold is watched', async () => (await watchers()) === 1);
+  await waitUntil('the hold is watched', async () => (await watchers()) === 1);
   return hold;
 }
 
@@ -98,7 +98,7 @@ async function inBatches(
   for (let start = from; start < to; start += 20) {
     const size = Math.min(20, to - start);
     await Promise.all(Array.from({ length: size }, (_, index) => act(start + index)));
-    await until('the queue holds nobody but the holder', isTidy);
+    await waitUntil('the queue holds nobody but the holder', isTidy);
   }
 }
 
@@ -112,11 +112,11 @@ async function settledFootprint(
 ): Promise<Footprint> {
   const { coordinator } = keeper;
   let last: Footprint | undefined;
-  await until('all endings are confirmed, and two looks are alike', async () => {
+  await waitUntil('all endings are confirmed, and two looks are alike', async () => {
     if ((await queueOf(coordinator, namespace, 'x')).length !== queueLength) return false;
     const next = {
       leases: await leases(etcd),
-      watchers: await metric(etcd.endpoint, 'etcd_debugging_mvcc_watcher_total'),
+      watchers: await etcdMetric(etcd.endpoint, 'etcd_debugging_mvcc_watcher_total'),
       connections: proxy.connections,
       timers: process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length,
     };

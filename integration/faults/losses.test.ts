@@ -2,11 +2,11 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connect, etcdCoordinator, type Hold, type Keeper, type Operation } from '@lockkeeper/core';
 import { memoryCoordinator, memoryStore, VirtualClock } from '@lockkeeper/core/memory';
-import { type EtcdServer, startEtcd, startTcpProxy } from '@lockkeeper/testkit';
+import { type EtcdServer, startEtcd, startTcpProxy, waitUntil } from '@lockkeeper/testkit';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { muteServer } from '../coordinator/support.ts';
 import { startForgetfulMember } from './fake-member.ts';
-import { LossLog, queueOf, timed, until } from './support.ts';
+import { LossLog, queueOf, timed } from './support.ts';
 
 /** What ends a hold, and what does not. */
 
@@ -43,14 +43,14 @@ describe('B17: interference with the key of a hold', () => {
     const hold = losses.watch(await keeper.lock('x').acquire());
     const untouched = await keeper.lock('y').acquire();
     const waiting = timed(() => rival.lock('x').acquire());
-    await until('queued', async () => (await queueOf(rival.coordinator, namespace, 'x')).length === 2);
+    await waitUntil('queued', async () => (await queueOf(rival.coordinator, namespace, 'x')).length === 2);
     const key = await onlyKey(keeper, namespace, 'x');
 
     // Below the keeper, as another program would: from its confirmation on the time counts.
     const touch: Operation = verb === 'del' ? { op: 'delete', key } : { op: 'put', key, value: 'not mine' };
     await rival.coordinator.txn({ compare: [], success: [touch], failure: [] });
     const touchedAt = performance.now();
-    await until('told', () => losses.declaredAt(hold) !== undefined, 20_000);
+    await waitUntil('told', () => losses.declaredAt(hold) !== undefined, { timeoutMs: 20_000 });
     expect((losses.declaredAt(hold) ?? 0) - touchedAt).toBeLessThan(1_000);
     expect(hold.standing).toBe('lost');
     expect(hold.signal.reason).toMatchObject({ code: 'lost', lossCause });
@@ -78,7 +78,9 @@ describe('B11: the end of one lease', () => {
     const [mine, ...theirs] = held as [Hold[], ...Hold[][]];
     const [own] = await queueOf((keepers[0] as Keeper).coordinator, namespace, '0-0');
     await etcd.ctl(['lease', 'revoke', own?.lease.toString(16) ?? '']);
-    await until('all of its holds are lost', () => mine.every(({ standing }) => standing === 'lost'), 5_000);
+    await waitUntil('all of its holds are lost', () => mine.every(({ standing }) => standing === 'lost'), {
+      timeoutMs: 5_000,
+    });
     for (const hold of mine) {
       expect(hold.signal.reason).toMatchObject({ code: 'lost' });
       expect(['revoked', 'key-deleted']).toContain(hold.signal.reason.lossCause);
@@ -134,7 +136,9 @@ describe('a single way to etcd', () => {
       await sleep(2_500);
       expect(hold.signal.aborted).toBe(false);
     }
-    await until('renewed again', () => hold.standing === 'held' && hold.remainingMs() > 3_000, 6_000);
+    await waitUntil('renewed again', () => hold.standing === 'held' && hold.remainingMs() > 3_000, {
+      timeoutMs: 6_000,
+    });
     expect(hold.signal.aborted).toBe(false);
   });
 });
@@ -180,8 +184,8 @@ describe('members that answer wrongly or not at all', () => {
     const hold = await keeper.lock('x').acquire();
     using _ = proxy.refuse();
     proxy.cut({ rst: true });
-    await until('the fake was asked', () => fake.renewals > 0);
-    await until('renewed by another', () => hold.standing !== 'suspect' && hold.remainingMs() > 6_000);
+    await waitUntil('the fake was asked', () => fake.renewals > 0);
+    await waitUntil('renewed by another', () => hold.standing !== 'suspect' && hold.remainingMs() > 6_000);
     expect(hold.signal.reason).toBeUndefined();
     expect(hold.standing).toBe('held');
   });

@@ -6,10 +6,11 @@ import {
   type EtcdMember,
   startEtcdCluster,
   startTcpProxy,
+  waitUntil,
 } from '@lockkeeper/testkit';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { describeLateCopies } from './late-copies.ts';
-import { handledTxns, queueOf, timed, until } from './support.ts';
+import { handledTxns, queueOf, timed } from './support.ts';
 
 describeLateCopies('newest', 5);
 
@@ -66,7 +67,7 @@ describe('a reply that is lost on the wire', () => {
     const releasing = first.release();
     await reply.lost;
     // The lock gets free; only the releaser does not know.
-    await until('released', async () => (await queueOf(rival.coordinator, namespace, 'x')).length === 0);
+    await waitUntil('released', async () => (await queueOf(rival.coordinator, namespace, 'x')).length === 0);
     const between = await rival.lock('x').acquire({ waitTimeoutMs: 0 });
     const second = keeper.lock('x').acquire();
     expect(await releasing).toMatchObject({ outcome: 'released' });
@@ -87,7 +88,7 @@ describe('a reply that is lost on the wire', () => {
     const delay = proxy.blackhole('reply');
     const acquiring = timed(() => keeper.lock('x').acquire({ waitTimeoutMs: 60_000 }));
     // One try may take a third of the TTL.
-    await until(
+    await waitUntil(
       'a second try was carried out as well',
       async () => (await handledTxns(member)) >= before + 2,
     );

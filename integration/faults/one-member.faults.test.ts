@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connect } from '@lockkeeper/core';
-import { availableEtcdVersions, type EtcdMember, startEtcdCluster } from '@lockkeeper/testkit';
+import { availableEtcdVersions, type EtcdMember, startEtcdCluster, waitUntil } from '@lockkeeper/testkit';
 import { describe, expect, it } from 'vitest';
 import { describeOneMember, MEMBER_FAULTS } from './one-member.ts';
-import { keysBelow, until } from './support.ts';
+import { keysBelow } from './support.ts';
 
 const versions = await availableEtcdVersions();
 
@@ -49,7 +49,7 @@ describe.each(versions)('etcd %s', (version) => {
       await leader.pause();
       await sleep(3_000);
       leader.resume();
-      await until('renewed after it', () => hold.standing !== 'suspect' && hold.remainingMs() > 5_000);
+      await waitUntil('renewed after it', () => hold.standing !== 'suspect' && hold.remainingMs() > 5_000);
     }
     expect(hold.signal.reason).toBeUndefined();
     expect(await hold.release()).toMatchObject({ outcome: 'released' });

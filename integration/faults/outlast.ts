@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { connect, type Hold, type Keeper, LockkeeperError } from '@lockkeeper/core';
+import { waitUntil } from '@lockkeeper/testkit';
 import { expect } from 'vitest';
-import { LossLog, until } from './support.ts';
+import { LossLog } from './support.ts';
 
 /** A time when no client is served, and what became of etcd's data in it. */
 export interface Outage {
@@ -45,7 +46,9 @@ export async function outlast({ hosts, ttlMs, data, pass }: Outage): Promise<{ r
     const releasedAt = new Map<Hold, number>();
     await Promise.all(
       holds.map(async (hold) => {
-        await until('the holder knows where it stands', () => knows(hold, struckAt + ttlMs), ttlMs + 5_000);
+        await waitUntil('the holder knows where it stands', () => knows(hold, struckAt + ttlMs), {
+          timeoutMs: ttlMs + 5_000,
+        });
         if (hold.standing === 'lost') return;
         releasedAt.set(hold, performance.now());
         await hold.release();

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Coordinator, connect, type Operation } from '@lockkeeper/core';
-import { chunkContaining, startEtcd, startTcpProxy } from '@lockkeeper/testkit';
+import { chunkContaining, etcdMetric, startEtcd, startTcpProxy, waitUntil } from '@lockkeeper/testkit';
 import { describe, expect, it } from 'vitest';
-import { metric, queueOf, timed, until } from './support.ts';
+import { queueOf, timed } from './support.ts';
 
 function put(coordinator: Coordinator, ...keys: readonly string[]) {
   const success = keys.map((key): Operation => ({ op: 'put', key, value: '' }));
@@ -13,7 +13,7 @@ function put(coordinator: Coordinator, ...keys: readonly string[]) {
 /** Requests that write, tried again or not. */
 async function writes(endpoint: string): Promise<number> {
   const started = ['Txn', 'LeaseGrant'].map((method) =>
-    metric(endpoint, 'grpc_server_started_total', `grpc_method="${method}"`),
+    etcdMetric(endpoint, 'grpc_server_started_total', `grpc_method="${method}"`),
   );
   return (await Promise.all(started)).reduce((sum, count) => sum + count, 0);
 }
@@ -29,7 +29,7 @@ export function describeStoreLimits(version: string): void {
       await using waiter = await connect({ hosts: proxy.url, namespace, ttlMs: 60_000 });
       const hold = await keeper.lock('x').acquire();
       const waiting = timed(() => waiter.lock('x').acquire());
-      await until('queued', async () => (await queueOf(keeper.coordinator, namespace, 'x')).length === 2);
+      await waitUntil('queued', async () => (await queueOf(keeper.coordinator, namespace, 'x')).length === 2);
 
       for (let written = 0; written < 10_000; written += 100) {
         await put(
@@ -43,8 +43,10 @@ export function describeStoreLimits(version: string): void {
       const { revision } = await put(keeper.coordinator, 'head');
       await etcd.ctl(['compact', String(revision)]);
       const asked = () =>
-        metric(etcd.endpoint, 'grpc_server_started_total', 'grpc_method="Range"').then(async (ranges) => {
-          return ranges + (await metric(etcd.endpoint, 'grpc_server_started_total', 'grpc_method="Watch"'));
+        etcdMetric(etcd.endpoint, 'grpc_server_started_total', 'grpc_method="Range"').then(async (ranges) => {
+          return (
+            ranges + (await etcdMetric(etcd.endpoint, 'grpc_server_started_total', 'grpc_method="Watch"'))
+          );
         });
       const askedBefore = await asked();
       const backAt = performance.now();
@@ -69,7 +71,7 @@ export function describeStoreLimits(version: string): void {
       await using unlucky = await connect({ hosts: proxy.url, namespace, ttlMs: 10_000 });
       const hold = await keeper.lock('x').acquire();
       const waiting = timed(() => waiter.lock('x').acquire());
-      await until('queued', async () => (await queueOf(keeper.coordinator, namespace, 'x')).length === 2);
+      await waitUntil('queued', async () => (await queueOf(keeper.coordinator, namespace, 'x')).length === 2);
       await (await unlucky.lock('warm-up').acquire()).release();
       const reply = proxy.loseReply({ match: chunkContaining('lock/y/') });
       const acquiring = unlucky.lock('y').acquire();

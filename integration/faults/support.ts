@@ -1,18 +1,5 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { type Coordinator, type Hold, type KeyValue, prefixSpan } from '@lockkeeper/core';
-
-/** Waits for an observed fact. The limit is for a test that would fail anyway: it is far above what is normal. */
-export async function until(
-  fact: string,
-  holds: () => boolean | Promise<boolean>,
-  limitMs = 30_000,
-): Promise<void> {
-  const deadline = performance.now() + limitMs;
-  while (!(await holds())) {
-    if (performance.now() > deadline) throw new Error(`not within ${limitMs} ms: ${fact}`);
-    await sleep(20);
-  }
-}
+import { etcdMetric } from '@lockkeeper/testkit';
 
 /** What stands below a prefix, first come first. */
 export async function keysBelow(coordinator: Coordinator, prefix: string): Promise<readonly KeyValue[]> {
@@ -28,15 +15,6 @@ export function queueOf(
   name: string,
 ): Promise<readonly KeyValue[]> {
   return keysBelow(coordinator, `${namespace}/lock/${name}/`);
-}
-
-/** The sum of a metric's series whose labels contain all of `labels`; 0 where there is none. */
-export async function metric(endpoint: string, name: string, ...labels: readonly string[]): Promise<number> {
-  const reply = await fetch(`${endpoint}/metrics`, { headers: { connection: 'close' } });
-  const lines = (await reply.text()).split('\n');
-  const series = lines.filter((line) => line.startsWith(`${name}{`) || line.startsWith(`${name} `));
-  const chosen = series.filter((line) => labels.every((label) => line.includes(label)));
-  return chosen.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' '))), 0);
 }
 
 /** What a call took, and how it ended; it never rejects. */
@@ -72,5 +50,5 @@ export class LossLog {
 
 /** How many transactions this member has answered well. */
 export function handledTxns({ endpoint }: { readonly endpoint: string }): Promise<number> {
-  return metric(endpoint, 'grpc_server_handled_total', 'grpc_method="Txn"', 'grpc_code="OK"');
+  return etcdMetric(endpoint, 'grpc_server_handled_total', 'grpc_method="Txn"', 'grpc_code="OK"');
 }

@@ -4,9 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connect } from '@lockkeeper/core';
-import { type EtcdServer, startEtcd } from '@lockkeeper/testkit';
+import { type EtcdServer, etcdMetric, startEtcd, waitUntil } from '@lockkeeper/testkit';
 import { describe, expect, it } from 'vitest';
-import { metric, queueOf, timed, until } from './support.ts';
+import { queueOf, timed } from './support.ts';
 
 const auth = { username: 'clerk', password: 'pencil' };
 
@@ -40,7 +40,7 @@ async function signedTokens(folder: string, ttl: string): Promise<string> {
 }
 
 function logins(etcd: EtcdServer): Promise<number> {
-  return metric(etcd.endpoint, 'grpc_server_started_total', 'grpc_method="Authenticate"');
+  return etcdMetric(etcd.endpoint, 'grpc_server_started_total', 'grpc_method="Authenticate"');
 }
 
 /** Users with names and passwords: what lapses, what is changed, and what was wrong from the start. */
@@ -64,7 +64,7 @@ export function describeUsers(version: string): void {
       expect(error).toBeUndefined();
 
       const third = timed(() => keeper.lock('x').acquire());
-      await until('queued', async () => (await queueOf(keeper.coordinator, namespace, 'x')).length === 2);
+      await waitUntil('queued', async () => (await queueOf(keeper.coordinator, namespace, 'x')).length === 2);
       await etcd.restart();
       await sleep(1_000);
       expect(second?.standing).toBe('held');
@@ -86,7 +86,10 @@ export function describeUsers(version: string): void {
         await using waiter = await connect(options);
         const hold = await keeper.lock('x').acquire();
         const waiting = timed(() => waiter.lock('x').acquire());
-        await until('queued', async () => (await queueOf(keeper.coordinator, namespace, 'x')).length === 2);
+        await waitUntil(
+          'queued',
+          async () => (await queueOf(keeper.coordinator, namespace, 'x')).length === 2,
+        );
         await asRoot(etcd, 'user add other:word');
         await sleep(5_000);
         expect(hold.standing).toBe('held');
@@ -120,7 +123,7 @@ export function describeUsers(version: string): void {
       expect((await waiting).error).toMatchObject({
         code: expect.stringMatching(/unauthenticated|lost-while-waiting/),
       });
-      await until('the holder knows', () => hold.standing === 'lost', 10_000);
+      await waitUntil('the holder knows', () => hold.standing === 'lost', { timeoutMs: 10_000 });
       expect(hold.signal.reason).toMatchObject({ code: 'lost', lossCause: 'unauthorized' });
       // ctl's own logins are among them.
       expect((await logins(etcd)) - before).toBeLessThan(3 * 5);
@@ -151,7 +154,10 @@ export function describeUsers(version: string): void {
       expect(refused.tookMs).toBeLessThan(5_000);
       expect(await hold.release()).toMatchObject({ outcome: 'unknown' });
       await asRoot(etcd, 'user grant-role clerk office');
-      await until('released after all', async () => (await keeper.lock('x').tryAcquire()).hold !== undefined);
+      await waitUntil(
+        'released after all',
+        async () => (await keeper.lock('x').tryAcquire()).hold !== undefined,
+      );
     });
   });
 }

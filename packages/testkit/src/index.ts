@@ -7,6 +7,7 @@ export {
   startEtcdCluster,
 } from './etcd-cluster.ts';
 export type { EtcdCtl } from './etcd-ctl.ts';
+export { etcdMetric } from './etcd-metrics.ts';
 export {
   availableEtcdVersions,
   type CtlOptions,
