@@ -1,6 +1,6 @@
 // One scene on real servers: orders to the processes, and the interference with A.
 import type { Coordinator } from '@lockkeeper/core';
-import type { HeldChunk, LoggedMessage, Fault, TcpProxy, Worker } from '@lockkeeper/testkit';
+import type { Fault, HeldChunk, LoggedMessage, TcpProxy, Worker } from '@lockkeeper/testkit';
 import type { AccountState, AccountTable } from './account.ts';
 import type { Entry } from './add-entry.ts';
 import type { Fact } from './story.ts';
