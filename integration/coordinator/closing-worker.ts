@@ -1,5 +1,5 @@
 import { type CallOptions, type Coordinator, etcdCoordinator } from '@lockkeeper/core';
-import { reportFromWorker } from '@lockkeeper/testkit';
+import { pausePoint, workerChannel } from '@lockkeeper/testkit/worker';
 import { put } from './support.ts';
 
 /** What a process has done with its coordinator before it closes it, or comes to its end without closing. */
@@ -14,7 +14,7 @@ const CASES: Record<string, (coordinator: Coordinator) => Promise<unknown>> = {
   },
   'timed out': async (coordinator) => {
     await coordinator.range({ key: 'k' });
-    await reportFromWorker().pauseHere('connected');
+    await pausePoint('connected');
     const options: CallOptions = { timeoutMs: 200 };
     await Promise.allSettled([
       coordinator.txn(put('k'), options),
@@ -25,10 +25,10 @@ const CASES: Record<string, (coordinator: Coordinator) => Promise<unknown>> = {
   pending: async (coordinator) => {
     await coordinator.range({ key: 'k' });
     coordinator.watch({ key: 'k', startRevision: 1n }, { onEvents: () => {}, onEnd: () => {} });
-    await reportFromWorker().pauseHere('connected');
+    await pausePoint('connected');
     const calls = [coordinator.txn(put('k')), coordinator.range({ key: 'k' }), coordinator.renew(1n)];
     void Promise.allSettled(calls).then((ends) =>
-      reportFromWorker().report({
+      workerChannel().report({
         type: 'ends',
         codes: ends.map((end) => end.status === 'rejected' && end.reason.code),
       }),
@@ -49,4 +49,4 @@ const [name = '', hosts = ''] = process.argv.slice(2);
 const coordinator = etcdCoordinator({ hosts });
 await CASES[name]?.(coordinator);
 if (name !== 'not closed') await Promise.all([coordinator.close(), coordinator.close()]);
-await reportFromWorker().report({ type: 'done' });
+await workerChannel().report({ type: 'done' });

@@ -4,6 +4,10 @@ import { closedPort } from './support.ts';
 
 const WORKER = new URL('./closing-worker.ts', import.meta.url);
 
+/** One that waits once it is connected. */
+const startWaiting = (name: string, server: EtcdServer) =>
+  startWorker(WORKER, { args: [name, server.endpoint], pauseAt: { connected: { how: 'wait' } } });
+
 /** How long the process lived on after its last word. */
 async function endOf(worker: Worker): Promise<number> {
   await worker.next('done');
@@ -28,19 +32,21 @@ describe('a process ends by itself within a second', () => {
   });
 
   test('after close, with calls that had timed out at a frozen member', async () => {
-    await using worker = await startWorker(WORKER, { args: ['timed out', server.endpoint] });
-    await worker.reached('connected');
+    await using worker = await startWaiting('timed out', server);
+    const connected = worker.pauseAt('connected');
+    await connected.reached();
     await server.pause();
-    worker.proceed('connected');
+    await connected.resume();
     expect(await endOf(worker)).toBeLessThan(1_000);
     server.resume();
   });
 
   test('after close, with calls and a watch that were pending at a frozen member', async () => {
-    await using worker = await startWorker(WORKER, { args: ['pending', server.endpoint] });
-    await worker.reached('connected');
+    await using worker = await startWaiting('pending', server);
+    const connected = worker.pauseAt('connected');
+    await connected.reached();
     await server.pause();
-    worker.proceed('connected');
+    await connected.resume();
     expect(await worker.next('ends')).toMatchObject({ codes: ['closed', 'closed', 'closed'] });
     expect(await endOf(worker)).toBeLessThan(1_000);
     server.resume();

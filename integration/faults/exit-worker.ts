@@ -1,15 +1,15 @@
 import { connect } from '@lockkeeper/core';
-import { reportFromWorker } from '@lockkeeper/testkit';
+import { pausePoint, workerChannel } from '@lockkeeper/testkit/worker';
 
 /** A process that closes its keeper while etcd is out of reach. It never ends by `process.exit`. */
 const [hosts = '', namespace = ''] = process.argv.slice(2);
-const { report, pauseHere } = reportFromWorker();
+const { report } = workerChannel();
 
 const keeper = await connect({ hosts, namespace, ttlMs: 3_000 });
 await keeper.lock('x').acquire();
 const waiting = keeper.lock('x').acquire();
 waiting.catch(() => {});
-await pauseHere('holding');
+await pausePoint('holding');
 const failed = await keeper
   .lock('y')
   .acquire({ waitTimeoutMs: 500 })

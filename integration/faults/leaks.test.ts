@@ -156,12 +156,14 @@ describe('G3: a process', () => {
       await using proxy = await startTcpProxy(etcd.endpoint);
       await using worker = await startWorker(new URL('./exit-worker.ts', import.meta.url), {
         args: [proxy.url, randomUUID()],
+        pauseAt: { holding: { how: 'wait' } },
       });
-      await worker.reached('holding');
+      const holding = worker.pauseAt('holding');
+      await holding.reached();
       if (how === 'swallowed') proxy.blackhole();
       else proxy.refuse();
       if (how === 'refused') proxy.cut({ rst: true });
-      worker.proceed('holding');
+      await holding.resume();
       const closed = await worker.next('closed', { timeoutMs: 30_000 });
       expect(closed).toMatchObject({ code: 'unreachable', resources: [] });
       const closedAt = performance.now();

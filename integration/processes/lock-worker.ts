@@ -1,12 +1,12 @@
 import { connect } from '@lockkeeper/core';
-import { reportFromWorker } from '@lockkeeper/testkit';
+import { workerChannel } from '@lockkeeper/testkit/worker';
 
 /**
  * A process that uses locks, by the job named in its first argument. It reports what etcd granted and never
  * ends by `process.exit`: that it ends at all is part of what the tests look at.
  */
 const [job, hosts = '', namespace = '', count = '1'] = process.argv.slice(2);
-const { report } = reportFromWorker();
+const { report } = workerChannel();
 const ttlMs = 2_000;
 
 async function hold(): Promise<void> {

@@ -60,7 +60,7 @@ async function killWhileHolding(worker: Worker): Promise<void> {
     await worker.pause();
     const last = worker.messages.at(-1)?.message.type;
     if (last === 'begin') break;
-    worker.resume();
+    await worker.resume();
     await worker.next('begin');
   }
   await worker.kill('SIGKILL');

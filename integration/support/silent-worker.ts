@@ -1,6 +1,7 @@
 import { connect } from '@lockkeeper/core';
 import { memoryCoordinator } from '@lockkeeper/core/memory';
-import { FaultyCoordinator, reportFromWorker } from '@lockkeeper/testkit';
+import { FaultyCoordinator } from '@lockkeeper/testkit';
+import { workerChannel } from '@lockkeeper/testkit/worker';
 
 /** A process with all kinds of trouble and no logger. */
 const connection = new FaultyCoordinator(memoryCoordinator());
@@ -9,6 +10,6 @@ const hold = await keeper.lock('x').acquire();
 connection.goSilent();
 const { signal } = hold;
 await new Promise((resolve) => signal.addEventListener('abort', resolve));
-await reportFromWorker().report({ type: 'lost', cause: signal.reason.lossCause });
+await workerChannel().report({ type: 'lost', cause: signal.reason.lossCause });
 await hold.release();
 await keeper.close();

@@ -2,7 +2,7 @@ import { subscribe } from 'node:diagnostics_channel';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connect, type TelemetryEvents } from '@lockkeeper/core';
 import { memoryCoordinator, memoryStore } from '@lockkeeper/core/memory';
-import { reportFromWorker } from '@lockkeeper/testkit';
+import { workerChannel } from '@lockkeeper/testkit/worker';
 
 /** A process that subscribes to everything and throws at every event, and whose locks work all the same. */
 const CHANNELS: readonly (keyof TelemetryEvents)[] = [
@@ -55,7 +55,7 @@ standing.push(next.standing);
 const cause = signal.reason.lossCause as string;
 await Promise.all([keeper.close(), other.close()]);
 await sleep(50);
-await reportFromWorker().report({
+await workerChannel().report({
   type: 'done',
   standing,
   release,

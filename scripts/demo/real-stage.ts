@@ -1,11 +1,10 @@
 // One scene on real servers: orders to the processes, and the interference with A.
 import type { Coordinator } from '@lockkeeper/core';
-import type { Fault, HeldChunk, LoggedMessage, TcpProxy, Worker } from '@lockkeeper/testkit';
+import type { Fault, HeldChunk, LoggedMessage, Pause, TcpProxy } from '@lockkeeper/testkit';
 import type { AccountState, AccountTable } from './account.ts';
 import type { Entry } from './add-entry.ts';
-import type { Fact } from './story.ts';
 import { type QueueWatch, watchQueue } from './watch-queue.ts';
-import { BEFORE_WRITE, type Order } from './worker-orders.ts';
+import { BEFORE_WRITE, type DemoWorker, type Message, type Order } from './worker-orders.ts';
 import type { RecordFact, Scene, Stage } from './world.ts';
 
 /** Longer than a worker waits for the lock, and then for what follows. */
@@ -18,8 +17,8 @@ export interface Network {
 }
 
 export interface Troupe {
-  readonly a: Worker;
-  readonly b: Worker;
+  readonly a: DemoWorker;
+  readonly b: DemoWorker;
   readonly network: Network;
   readonly coordinator: Coordinator;
   readonly namespace: string;
@@ -37,6 +36,7 @@ export class RealStage implements Stage {
   readonly #record: RecordFact;
   readonly #queue: QueueWatch;
   #a: Promise<void> | undefined;
+  #pause: Pause | undefined;
   #outage: Outage | undefined;
   #failure: string | undefined;
 
@@ -55,8 +55,11 @@ export class RealStage implements Stage {
 
   async startA(entry: Entry): Promise<void> {
     const { a } = this.#troupe;
-    this.#a = this.#order(a, entry, this.#scene.hindrance);
-    const hindered = this.#scene.hindrance === 'pause' ? this.#freeze() : this.#stallNetwork();
+    // Its first attempt pauses once it has checked; nothing is sent to a storage in between.
+    const stopped = this.#scene.hindrance === 'pause';
+    this.#pause = a.pauseAt(BEFORE_WRITE, { how: stopped ? 'sigstop' : 'wait' });
+    this.#a = this.#order(a, entry);
+    const hindered = stopped ? this.#freeze(this.#pause) : this.#stallNetwork(this.#pause);
     const tooEarly = this.#a.then(() => {
       throw new Error(`A was done before anything could interfere: ${this.#failure ?? 'it did not say why'}`);
     });
@@ -64,14 +67,14 @@ export class RealStage implements Stage {
   }
 
   async runB(entry: Entry): Promise<void> {
-    await this.#order(this.#troupe.b, entry, 'none');
+    await this.#order(this.#troupe.b, entry);
     await this.#queue.firstRemoved;
   }
 
   async letAGoOn(): Promise<void> {
     if (this.#outage === undefined) {
       this.#record({ who: 'A', kind: 'woken' });
-      this.#troupe.a.resume();
+      await this.#pause?.resume();
     } else {
       this.#record({ who: 'network', kind: 'restored' });
       this.#outage.renewals.restore();
@@ -90,8 +93,8 @@ export class RealStage implements Stage {
     await this.#outage?.write.release();
   }
 
-  async #freeze(): Promise<void> {
-    await this.#troupe.a.frozen(BEFORE_WRITE);
+  async #freeze(pause: Pause): Promise<void> {
+    await pause.reached();
     this.#record({ who: 'A', kind: 'stopped' });
   }
 
@@ -99,22 +102,22 @@ export class RealStage implements Stage {
    * Holds A's write at its first packet, so that nothing of it has reached PostgreSQL, and everything that A
    * sends to etcd.
    */
-  async #stallNetwork(): Promise<void> {
-    const { a, network } = this.#troupe;
-    await a.reached(BEFORE_WRITE);
+  async #stallNetwork(pause: Pause): Promise<void> {
+    const { network } = this.#troupe;
+    await pause.reached();
     const write = network.postgres.hold({ direction: 'request' });
     const renewals = network.etcd.blackhole();
     this.#outage = { write, renewals };
     this.#record({ who: 'network', kind: 'stalled' });
-    a.proceed(BEFORE_WRITE);
+    await pause.resume();
     await write.held;
     this.#record({ who: 'network', kind: 'held' });
   }
 
   /** Resolves when the worker says that it is done; records what it reports until then. */
-  #order(worker: Worker, entry: Entry, hindrance: Order['hindrance']): Promise<void> {
+  #order(worker: DemoWorker, entry: Entry): Promise<void> {
     const { name, guarded } = this.#scene;
-    const order: Order = { account: name, entry, guarded, hindrance };
+    const order: Order = { account: name, entry, guarded };
     const listening = worker.onMessage((logged) => this.#hear(logged));
     worker.send({ type: 'add-entry', order });
     const done = worker.next('done', { timeoutMs: DONE_WITHIN_MS }).then(() => {});
@@ -123,9 +126,9 @@ export class RealStage implements Stage {
     return done;
   }
 
-  #hear({ atMs, message }: LoggedMessage): void {
+  #hear({ atMs, message }: LoggedMessage<Message>): void {
     if (message.type !== 'fact') return;
-    const fact = message['fact'] as Fact;
+    const { fact } = message;
     if (fact.kind === 'failed') this.#failure = fact.message;
     this.#record(fact, atMs);
   }

@@ -2,19 +2,12 @@
 import { randomBytes } from 'node:crypto';
 import { type Coordinator, etcdCoordinator, prefixSpan } from '@lockkeeper/core';
 import { postgresGuard } from '@lockkeeper/resource-guard/postgres';
-import {
-  startEtcd,
-  startPostgres,
-  startTcpProxy,
-  startWorker,
-  type TcpProxy,
-  type Worker,
-} from '@lockkeeper/testkit';
+import { startEtcd, startPostgres, startTcpProxy, startWorker, type TcpProxy } from '@lockkeeper/testkit';
 import { Pool } from 'pg';
 import { AccountTable } from './account.ts';
 import type { CleanUps } from './clean-ups.ts';
 import { type Network, RealStage, type Troupe } from './real-stage.ts';
-import type { Setting } from './worker-orders.ts';
+import type { Command, DemoWorker, Message, Setting } from './worker-orders.ts';
 import type { World } from './world.ts';
 
 const TTL_MS = 3_000;
@@ -87,8 +80,8 @@ async function prepare(pool: Pool, schema: string, cleanUps: CleanUps): Promise<
   return accounts;
 }
 
-async function enter(setting: Setting, cleanUps: CleanUps): Promise<Worker> {
-  const worker = await startWorker(new URL('./worker.ts', import.meta.url), {
+async function enter(setting: Setting, cleanUps: CleanUps): Promise<DemoWorker> {
+  const worker = await startWorker<Message, Command>(new URL('./worker.ts', import.meta.url), {
     name: setting.who,
     args: [JSON.stringify(setting)],
   });
@@ -98,7 +91,7 @@ async function enter(setting: Setting, cleanUps: CleanUps): Promise<Worker> {
 }
 
 /** Lets a worker end by itself: what it opened it closes, and nothing keeps it. */
-async function dismiss(worker: Worker): Promise<void> {
+async function dismiss(worker: DemoWorker): Promise<void> {
   worker.send({ type: 'end' });
   await worker.next('closed');
   const { code, signal } = await worker.exited;

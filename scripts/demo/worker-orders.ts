@@ -1,7 +1,7 @@
 // What the parent and the workers of the demo tell each other.
+import type { Worker } from '@lockkeeper/testkit';
 import type { Entry } from './add-entry.ts';
-import type { WorkerName } from './story.ts';
-import type { Hindrance } from './world.ts';
+import type { Fact, WorkerName } from './story.ts';
 
 /** The point between the check and the write. */
 export const BEFORE_WRITE = 'before-write';
@@ -20,5 +20,12 @@ export interface Order {
   readonly account: string;
   readonly entry: Entry;
   readonly guarded: boolean;
-  readonly hindrance: Hindrance | 'none';
 }
+
+export type Command = { readonly type: 'add-entry'; readonly order: Order } | { readonly type: 'end' };
+
+export type Message =
+  | { readonly type: 'ready' | 'done' | 'closed' }
+  | { readonly type: 'fact'; readonly fact: Fact };
+
+export type DemoWorker = Worker<Message, Command>;

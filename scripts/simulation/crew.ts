@@ -1,5 +1,5 @@
-import { startWorker, type Worker } from '@lockkeeper/testkit';
-import type { Order, SeedShrunk, SeedsPlayed, SeedTraced, SeedViolation, Tally } from './orders.ts';
+import { type MessageOf, startWorker, type Worker } from '@lockkeeper/testkit';
+import type { Answer, Order, SeedShrunk, SeedTraced, SeedViolation, Tally } from './orders.ts';
 
 const CHUNK = 25;
 const PATIENCE_MS = 600_000;
@@ -20,19 +20,23 @@ export interface Played {
   readonly violations: readonly SeedViolation[];
 }
 
+type SeedWorker = Worker<Answer, Order>;
+
 /** Processes that play seeds, one simulation at a time each. */
 export class Crew implements AsyncDisposable {
-  readonly #workers: readonly Worker[];
+  readonly #workers: readonly SeedWorker[];
 
   static async start(size: number): Promise<Crew> {
     const file = new URL('./seed-worker.ts', import.meta.url);
     const numbers = Array.from({ length: size }, (_, index) => index + 1);
     return new Crew(
-      await Promise.all(numbers.map((number) => startWorker(file, { name: `seeds ${number}` }))),
+      await Promise.all(
+        numbers.map((number) => startWorker<Answer, Order>(file, { name: `seeds ${number}` })),
+      ),
     );
   }
 
-  private constructor(workers: readonly Worker[]) {
+  private constructor(workers: readonly SeedWorker[]) {
     this.#workers = workers;
   }
 
@@ -41,12 +45,12 @@ export class Crew implements AsyncDisposable {
     const violations: SeedViolation[] = [];
     let tally: Tally = { seeds: 0, steps: 0, simulatedMs: 0, grants: 0, losses: 0 };
     let next = from;
-    const work = async (worker: Worker): Promise<void> => {
+    const work = async (worker: SeedWorker): Promise<void> => {
       while (next < from + count && !(stopAtFirst && violations.length > 0)) {
         const chunk = Math.min(CHUNK, from + count - next);
         const order: Order = { type: 'play', core, from: next, count: chunk, stopAtFirst };
         next += chunk;
-        const played = await ask<SeedsPlayed>(worker, order, 'played');
+        const played = await ask(worker, order, 'played');
         tally = sum(tally, played);
         violations.push(...played.violations);
         onProgress(tally, violations.length);
@@ -68,16 +72,20 @@ export class Crew implements AsyncDisposable {
     await Promise.all(this.#workers.map((worker) => worker.kill()));
   }
 
-  get #first(): Worker {
+  get #first(): SeedWorker {
     const [worker] = this.#workers;
     if (worker === undefined) throw new RangeError('a crew of nobody');
     return worker;
   }
 }
 
-async function ask<Answer>(worker: Worker, order: Order, answer: string): Promise<Answer> {
-  worker.send({ ...order });
-  return (await worker.next(answer, { timeoutMs: PATIENCE_MS })) as unknown as Answer;
+function ask<Type extends Answer['type']>(
+  worker: SeedWorker,
+  order: Order,
+  answer: Type,
+): Promise<MessageOf<Answer, Type>> {
+  worker.send(order);
+  return worker.next(answer, { timeoutMs: PATIENCE_MS });
 }
 
 function sum(a: Tally, b: Tally): Tally {

@@ -45,3 +45,5 @@ export interface SeedTraced {
   readonly violation: Violation | undefined;
   readonly trace: readonly string[];
 }
+
+export type Answer = SeedsPlayed | SeedShrunk | SeedTraced;

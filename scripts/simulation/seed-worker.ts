@@ -1,10 +1,10 @@
 // Plays seeds as its parent orders. The code under test is this repository's, or a changed copy of core.
 import { pathToFileURL } from 'node:url';
-import { reportFromWorker } from '@lockkeeper/testkit';
 import { makePlan, type Subject, shrink, simulate } from '@lockkeeper/testkit/simulation';
-import type { Order, SeedShrunk, SeedsPlayed, SeedTraced } from './orders.ts';
+import { workerChannel } from '@lockkeeper/testkit/worker';
+import type { Answer, Order, SeedShrunk, SeedsPlayed, SeedTraced } from './orders.ts';
 
-const channel = reportFromWorker();
+const channel = workerChannel<Answer, Order>();
 let loaded: { readonly core: string | undefined; readonly subject: Subject } | undefined;
 
 async function subjectOf(core: string | undefined): Promise<Subject> {
@@ -50,15 +50,14 @@ async function trace(seed: number, subject: Subject): Promise<SeedTraced> {
   return { type: 'traced', violation, trace };
 }
 
-channel.onCommand(async (message) => {
-  const order = message as unknown as Order;
+channel.onCommand(async (order) => {
   const subject = await subjectOf(order.core);
   switch (order.type) {
     case 'play':
-      return channel.report({ ...(await play(order, subject)) });
+      return channel.report(await play(order, subject));
     case 'shrink':
-      return channel.report({ ...(await shrinkSeed(order.seed, subject)) });
+      return channel.report(await shrinkSeed(order.seed, subject));
     case 'trace':
-      return channel.report({ ...(await trace(order.seed, subject)) });
+      return channel.report(await trace(order.seed, subject));
   }
 });

@@ -1,12 +1,13 @@
 // Several processes on one file. SQLite cannot end a frozen writer: claims time out, and nothing is lost.
 import assert from 'node:assert/strict';
-import { startWorker, type WorkerMessage } from '@lockkeeper/testkit';
+import { startWorker } from '@lockkeeper/testkit';
 import { type Bank, NEW, OLD, onBank, read, write } from './account.ts';
 import { rejectsWith, type SqliteCase } from './case.ts';
 
 const startWriter = (bank: Bank, name: string, job: string) =>
-  startWorker(new URL('writer-worker.ts', import.meta.url), {
+  startWorker<Ending, { readonly type: 'go' }>(new URL('writer-worker.ts', import.meta.url), {
     args: [job, bank.driver.name, bank.path, name],
+    pauseAt: { 'between check and write': {} },
   });
 
 export const processCases: readonly SqliteCase[] = [
@@ -14,20 +15,21 @@ export const processCases: readonly SqliteCase[] = [
     name: 'a process frozen between its check and its write keeps a claim out until it goes on',
     run: onBank(async (bank, name) => {
       await using writer = await startWriter(bank, name, 'freeze');
-      await writer.frozen('between check and write');
+      const pause = writer.pauseAt('between check and write');
+      await pause.reached();
       const db = bank.open();
       const { guard, append } = newHolder(bank, name, 300);
       await rejectsWith(guard.claim(NEW), 'timeout');
       // Readers and operators are not kept out.
       assert.equal(read(db, name), '');
       assert.equal(String((await guard.inspect())?.token), String(OLD));
-      writer.resume();
-      assert.equal((await writer.next<Ending>('first')).code, 'applied');
+      await pause.resume();
+      assert.equal((await writer.next('first')).code, 'applied');
       const patient = newHolder(bank, name, 10_000);
       await patient.guard.claim(NEW);
       await append('b1 ');
-      writer.send({ type: 'again' });
-      assert.equal((await writer.next<Ending>('second')).code, 'stale-token');
+      writer.send({ type: 'go' });
+      assert.equal((await writer.next('second')).code, 'stale-token');
       assert.equal(bank.peek(name), 'a1 b1 ');
     }),
   },
@@ -35,7 +37,7 @@ export const processCases: readonly SqliteCase[] = [
     name: 'a process killed between its check and its write leaves nothing behind',
     run: onBank(async (bank, name) => {
       await using writer = await startWriter(bank, name, 'freeze');
-      await writer.frozen('between check and write');
+      await writer.pauseAt('between check and write').reached();
       const { guard, append } = newHolder(bank, name, 10_000);
       const claim = guard.claim(NEW);
       await writer.kill();
@@ -58,9 +60,9 @@ export const processCases: readonly SqliteCase[] = [
   },
 ];
 
-interface Ending extends WorkerMessage {
-  readonly code: string;
-}
+type Ending =
+  | { readonly type: 'first' | 'second'; readonly code: string }
+  | { readonly type: 'ready' | 'done' };
 
 function newHolder(bank: Bank, name: string, busyTimeoutMs: number) {
   const guard = bank.guard(name, { busyTimeoutMs });

@@ -1,12 +1,12 @@
 // A process that writes under the old token, by the job named in its first argument.
 import type { GuardError } from '@lockkeeper/fencing';
 import { sqliteGuard } from '@lockkeeper/resource-guard/sqlite';
-import { reportFromWorker } from '@lockkeeper/testkit';
+import { pausePoint, workerChannel } from '@lockkeeper/testkit/worker';
 import { OLD, read, write } from './account.ts';
 import { type DriverName, findDriver } from './drivers.ts';
 
 const [job, driverName, path = '', name = ''] = process.argv.slice(2);
-const { report, onCommand, freezeHere } = reportFromWorker();
+const { report, onCommand } = workerChannel();
 const { driver } = findDriver(driverName as DriverName);
 if (driver === undefined) throw new Error(`${driverName} is missing`);
 const db = driver.open(path);
@@ -34,7 +34,7 @@ const append = (entry: string) => write(db, name, `${read(db, name)}${entry}`);
 if (job === 'freeze') {
   await guard.claim(OLD);
   const frozen = guard.run(OLD, async () => {
-    await freezeHere('between check and write');
+    await pausePoint('between check and write');
     append('a1 ');
   });
   await tell('first', frozen);

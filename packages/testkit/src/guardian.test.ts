@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, readlinkSync } from 'node:fs';
 import { afterEach, describe, expect, it } from 'vitest';
 import { processState, signal, treeOf } from './process-table.ts';
-import { startWorker, type Worker } from './worker.ts';
+import { startWorker, type Worker } from './worker/worker.ts';
 
 /**
  * Nothing that the testkit started outlives its process. The runner here is a process of its own that

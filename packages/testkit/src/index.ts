@@ -34,6 +34,7 @@ export type {
 } from './history/history.ts';
 export { mergeHistories } from './history/history.ts';
 export {
+  type HistoryMessage,
   HistoryRecorder,
   type HistoryRecorderOptions,
   historyFromMessages,
@@ -52,7 +53,6 @@ export { type PgBouncerOptions, type PgBouncerServer, startPgBouncer } from './p
 export { type PostgresOptions, type PostgresServer, startPostgres } from './postgres-server.ts';
 export type { ProxyDirection } from './proxy-lane.ts';
 export { type RedisOptions, type RedisServer, startRedis } from './redis-server.ts';
-export { reportFromWorker, type WorkerChannel } from './report-from-worker.ts';
 export type { ProcessExit } from './server-process.ts';
 export {
   type CutOptions,
@@ -76,5 +76,13 @@ export type {
   TimelineSpan,
 } from './timeline-model.ts';
 export { type QueueWaitOptions, type WaitOptions, waitUntil, waitUntilQueued } from './wait-until.ts';
-export { type LoggedMessage, type NextOptions, startWorker, Worker, type WorkerOptions } from './worker.ts';
-export type { WorkerMessage } from './worker-message.ts';
+export type { MessageOf, Typed, WorkerMessage } from './worker/messages.ts';
+export type { Pause, PauseHow, PauseOptions, ReachedOptions } from './worker/pause.ts';
+export {
+  type LoggedMessage,
+  type NextOptions,
+  startWorker,
+  Worker,
+  type WorkerOptions,
+} from './worker/worker.ts';
+export type { Freeze, RunningWorker, WorkerHost, WorkerPlan } from './worker/worker-host.ts';

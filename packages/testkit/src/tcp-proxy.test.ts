@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { chunkContaining, postgresQueryContaining } from './chunk-matchers.ts';
 import { type PostgresServer, startPostgres } from './postgres-server.ts';
 import { startTcpProxy, type TcpProxy } from './tcp-proxy.ts';
-import { startWorker } from './worker.ts';
+import { startWorker } from './worker/worker.ts';
 
 /** Says `<text` for each `>text` it gets, and notes everything that reaches it. */
 class EchoServer {

@@ -1,8 +1,8 @@
 import { LockkeeperError } from '@lockkeeper/core';
 import { GuardError } from '@lockkeeper/fencing';
 import { TestkitError } from '../errors.ts';
-import type { LoggedMessage } from '../worker.ts';
-import { type WorkerMessage, wallTime } from '../worker-message.ts';
+import { type Typed, wallTime } from '../worker/messages.ts';
+import type { LoggedMessage } from '../worker/worker.ts';
 import {
   type History,
   type HistoryEvent,
@@ -96,9 +96,9 @@ export class HistoryRecorder {
    * Appends the event of a worker's message. @returns `false`: the message carries none.
    * @throws {@link TestkitError} `invalid-history`
    */
-  take(message: WorkerMessage): boolean {
+  take(message: Typed): boolean {
     if (message.type !== MESSAGE_TYPE) return false;
-    this.record(message['event'] as HistoryEvent);
+    this.record((message as HistoryMessage).event);
     return true;
   }
 
@@ -152,8 +152,14 @@ export class HistoryRecorder {
   }
 }
 
-/** The message that carries an event to the parent, by `reportFromWorker().report`. */
-export function historyMessage(event: HistoryEvent): WorkerMessage {
+/** Carries an event from a worker to its parent: for the types of what it sends. */
+export interface HistoryMessage extends Typed {
+  readonly type: typeof MESSAGE_TYPE;
+  readonly event: HistoryEvent;
+}
+
+/** The message that carries an event to the parent, by `workerChannel().report`. */
+export function historyMessage(event: HistoryEvent): HistoryMessage {
   return { type: MESSAGE_TYPE, event };
 }
 
@@ -162,7 +168,7 @@ export function historyMessage(event: HistoryEvent): WorkerMessage {
  * Messages that carry no event are passed over.
  * @throws {@link TestkitError} `invalid-history`
  */
-export function historyFromMessages(...logs: readonly (readonly LoggedMessage[])[]): History {
+export function historyFromMessages(...logs: readonly (readonly LoggedMessage<Typed>[])[]): History {
   return mergeHistories(
     ...logs.map((log) => {
       const recorder = new HistoryRecorder();
