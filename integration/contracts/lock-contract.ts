@@ -13,6 +13,7 @@ import { describeReadWriteLocks } from './lock/read-write.ts';
 import { describeReleaseRequests } from './lock/requests.ts';
 import { describeSemaphores } from './lock/semaphores.ts';
 import { describeLockSets } from './lock/sets.ts';
+import { describeSharedTokens } from './lock/shared-tokens.ts';
 import { describeUnknownOutcomes } from './lock/unknown-outcomes.ts';
 import { describeUsing } from './lock/using.ts';
 import { type CoordinatorWorld, LockWorld, type MakeLockWorld } from './lock-world.ts';
@@ -32,6 +33,7 @@ export function describeLocks(where: string, makeWorld: () => Promise<Coordinato
   describeClaims(where, newWorld);
   describeLifetimes(where, newWorld);
   describeReadWriteLocks(where, newWorld);
+  describeSharedTokens(where, newWorld);
   describeLockSets(where, newWorld);
   describeReleaseRequests(where, newWorld);
   describeSemaphores(where, newWorld);

@@ -2,9 +2,17 @@ import { FencingToken, GuardError } from '@lockkeeper/fencing';
 import type { CallOptions, Compare, Coordinator, KeyValue } from './coordinator/coordinator.ts';
 import { LockkeeperError } from './errors.ts';
 import { asRange, type OperatorHost, textOf } from './inspect.ts';
-import { readContender } from './lock/acquisition.ts';
+import { isDowngraded, readContender } from './lock/acquisition.ts';
 import { BackOff } from './lock/back-off.ts';
-import { belongTogether, checkKind, type LockKind, type LockQueue, queueOf } from './lock-kind.ts';
+import {
+  belongTogether,
+  checkKind,
+  isInTheWay,
+  type LockKind,
+  type LockQueue,
+  type Mode,
+  queueOf,
+} from './lock-kind.ts';
 import type { Logger } from './options.ts';
 import { type Sealable, sealGuards } from './seal-guards.ts';
 import { AbortScope } from './signals.ts';
@@ -16,6 +24,9 @@ export interface BreakOptions {
   /**
    * Everything that the holder writes to. They are sealed for exactly this token before its key is deleted, so that no
    * write of it that comes late is applied. With none (`[]`) such a write is applied, until the next holder has claimed.
+   *
+   * Of a reader only the newest is bound by its seal: a late write of an older one is applied until the next writer
+   * has claimed, as readers do not fence each other.
    */
   readonly guards: readonly Sealable[];
   /** Default `lock`. */
@@ -58,13 +69,15 @@ export async function breakLock(
   const timeoutMs = duration('timeoutMs', options.timeoutMs ?? 10_000, { min: 0 });
   using scope = new AbortScope().follow(host.closing).follow(optionalSignal('signal', options.signal));
   const breaking = new Breaking(host, queue, token, timeoutMs, scope.signal);
-  return breaking.run(() => sealGuards(host.options.clock, sealing, name, token, scope.signal));
+  return breaking.run((tokens) => sealGuards(host.options.clock, sealing, name, tokens, scope.signal));
 }
 
 /** The contender that the token names. */
 interface Found {
   readonly kv: KeyValue;
   readonly details: KeyValue;
+  /** What it may write with: the token, and that of the reader that a writer may become. */
+  readonly tokens: readonly FencingToken[];
   /** Somebody it waits for; `undefined`: it holds, and will for as long as its key stands. */
   readonly blocker: KeyValue | undefined;
 }
@@ -99,7 +112,7 @@ class Breaking {
   }
 
   /** @param seal - called at most once, and only for a holder. @returns of `seal`: who did not. */
-  async run(seal: () => Promise<readonly string[]>): Promise<BreakAnswer> {
+  async run(seal: (tokens: readonly FencingToken[]) => Promise<readonly string[]>): Promise<BreakAnswer> {
     let unsealed: readonly string[] | undefined;
     for (;;) {
       const found = await this.#untilAnswered((call) => this.#find(call));
@@ -107,7 +120,7 @@ class Breaking {
       if (found === undefined) return this.#unanswered ? this.#broken(unsealed) : { outcome: 'not-found' };
       // A waiter has written nothing; its seal would refuse all who came before it.
       if (found.blocker === undefined && unsealed === undefined) {
-        unsealed = await seal();
+        unsealed = await seal(found.tokens);
         this.#until = this.#coordinator.clock.now() + this.#timeoutMs;
       }
       const deleted = await this.#untilAnswered((call) => this.#delete(found, call));
@@ -154,11 +167,19 @@ class Breaking {
       detailsKey === key ? kv : (await this.#coordinator.range({ key: detailsKey }, call)).kvs[0];
     if (details === undefined || !belongTogether(kv, details)) return undefined;
     if (readContender(details).acquisition !== acquisition) return undefined;
-    const { kvs } = await this.#coordinator.range(
-      { ...this.#queue.rivalsOf(key), maxCreateRevision: revision - 1n, limit: 1, keysOnly: true },
-      call,
-    );
-    return { kv, details, blocker: kvs[0] };
+    const mode = this.#queue.modeOf(key);
+    const sort = { by: 'createRevision', order: 'descend' } as const;
+    const rivals = { ...this.#queue.rivalsOf(mode), maxCreateRevision: revision - 1n, sort, limit: 1 };
+    const [last] = (await this.#coordinator.range({ ...rivals, keysOnly: mode !== 'read' }, call)).kvs;
+    const blocker = last !== undefined && isInTheWay(last, mode) ? last : undefined;
+    return { kv, details, tokens: this.#tokensOf(mode, isDowngraded(kv)), blocker };
+  }
+
+  /** A writer's guards may know it as a reader before etcd does. */
+  #tokensOf(mode: Mode | undefined, becameReader: boolean): readonly FencingToken[] {
+    const inMode = (shared: boolean) => new FencingToken({ ...this.#token, shared });
+    if (mode === undefined) return [inMode(false)];
+    return mode === 'read' || becameReader ? [inMode(true)] : [inMode(false), inMode(true)];
   }
 
   /** Deletes exactly what was found. A copy that arrives late can touch nothing else. */

@@ -126,10 +126,11 @@ export function describeContender(
   const { acquisition, identity, host, pid, since } = readContender(
     details ?? { ...kv, value: new Uint8Array() },
   );
+  // A writer that has become a reader keeps its key.
+  const mode = isDowngraded(kv) ? 'read' : queue.modeOf(key);
   return {
     key,
-    // A writer that has become a reader keeps its key.
-    mode: isDowngraded(kv) ? 'read' : queue.modeOf(key),
+    mode,
     foreign: acquisition === undefined,
     acquisition,
     identity,
@@ -137,7 +138,7 @@ export function describeContender(
     pid,
     since,
     value: queue.kind === 'election' ? new TextDecoder().decode(kv.value) : undefined,
-    token: tokenOf(lineage, createRevision, acquisition),
+    token: tokenOf(lineage, createRevision, acquisition, mode === 'read'),
     revision: `${createRevision}`,
     lease: lease === 0n ? undefined : lease.toString(16),
   };
@@ -148,10 +149,11 @@ function tokenOf(
   lineage: string | undefined,
   revision: bigint,
   acquisition: string | undefined,
+  shared: boolean,
 ): FencingToken | undefined {
   if (lineage === undefined || acquisition === undefined) return undefined;
   try {
-    return new FencingToken({ lineage, revision, acquisition });
+    return new FencingToken({ lineage, revision, acquisition, shared });
   } catch {
     return undefined;
   }

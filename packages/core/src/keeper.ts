@@ -23,7 +23,7 @@ import { Semaphore, type SemaphoreOptions } from './semaphore/semaphore.ts';
 import { readLineage } from './session/lineage.ts';
 import { Session } from './session/session.ts';
 import { AbortScope, unlessAborted, within } from './signals.ts';
-import { etcdTokenVerifier, type VerifierLimits } from './token-verifier.ts';
+import { etcdTokenVerifier, type TokenVerifierOptions } from './token-verifier.ts';
 import { checkObject, duration, invalidOption } from './validation.ts';
 
 /** The two sides of a read/write lock. */
@@ -104,8 +104,8 @@ export class Keeper implements AsyncDisposable {
    * A read/write lock of that name: any number of readers, or one writer. One fair queue and no barging, so a
    * stream of readers cannot starve a writer. It is another thing than `lock(name)`.
    *
-   * Tokens of readers and writers are of one order. Its guard must keep a mark for each kind, and ours do not
-   * yet: with them guard the writers' effects alone.
+   * Tokens of readers and writers are of one order. A guard refuses a writer once a newer reader or writer has
+   * claimed, and a reader once a newer writer has: readers do not fence each other.
    * @throws {@link LockkeeperError} `invalid-option`.
    */
   readWriteLock(name: string, options: LockOptions = {}): ReadWriteLock {
@@ -159,14 +159,14 @@ export class Keeper implements AsyncDisposable {
   }
 
   /**
-   * Asks etcd whether a token of the lock `name` was granted, for a guard that serves others: see
+   * Asks etcd whether a token of the lock `name`, or of the read/write lock, was granted, for a guard that serves others: see
    * {@link etcdTokenVerifier}.
    * @throws {@link LockkeeperError} `invalid-option`.
    */
-  tokenVerifier(name: string, limits: VerifierLimits = {}): TokenVerifier {
+  tokenVerifier(name: string, options: Omit<TokenVerifierOptions, 'lock' | 'namespace'> = {}): TokenVerifier {
     const { coordinator, namespace } = this.#options;
-    checkObject('limits', limits);
-    return etcdTokenVerifier(coordinator, { ...limits, namespace, lock: name });
+    checkObject('options', options);
+    return etcdTokenVerifier(coordinator, { ...options, namespace, lock: name });
   }
 
   /**

@@ -1,4 +1,5 @@
 import { type KeySpan, type KeyValue, prefixSpan } from './coordinator/coordinator.ts';
+import { isDowngraded } from './lock/acquisition.ts';
 import type { KeyLayout } from './lock/key-layout.ts';
 import { invalidOption } from './validation.ts';
 
@@ -24,8 +25,8 @@ export interface LockQueue {
   readonly details: Required<KeySpan> | undefined;
   detailsKeyOf(key: string): string;
   modeOf(key: string): Mode | undefined;
-  /** Whoever has a key here that was created earlier is waited for. */
-  rivalsOf(key: string): Required<KeySpan>;
+  /** Whoever has a key here that was created earlier is waited for, unless it has become a reader as well. */
+  rivalsOf(mode: Mode | undefined): Required<KeySpan>;
 }
 
 /** Of read/write locks. */
@@ -44,7 +45,7 @@ export function queueOf(layout: KeyLayout, kind: LockKind, name: string): LockQu
       details: undefined,
       detailsKeyOf: (key) => key,
       modeOf,
-      rivalsOf: (key) => (modeOf(key) === 'write' ? write.rivals : read.rivals),
+      rivalsOf: (mode) => (mode === 'write' ? write.rivals : read.rivals),
     };
   }
   const { rivals, keys, details } = kind === 'lock' ? layout.lock(name) : layout.election(name);
@@ -57,6 +58,11 @@ export function queueOf(layout: KeyLayout, kind: LockKind, name: string): LockQu
     modeOf: () => undefined,
     rivalsOf: () => rivals,
   };
+}
+
+/** Whether the last of the earlier rivals is waited for: readers hold together, with a writer that became one too. */
+export function isInTheWay(rival: KeyValue, mode: Mode | undefined): boolean {
+  return mode !== 'read' || !isDowngraded(rival);
 }
 
 /** How many of the contenders, in the order in which they came, hold: the first, or every reader before a writer. */

@@ -14,7 +14,7 @@ export interface Sealing {
 }
 
 /**
- * Asks every guard, until it confirms or the time is over.
+ * Asks every guard to accept nothing more of a holder's tokens, until it confirms or the time is over.
  * @returns the resources of those that did not, where that is allowed.
  * @throws LockkeeperError `seal-failed`, or the signal's reason.
  */
@@ -22,7 +22,7 @@ export async function sealGuards(
   clock: Clock,
   { guards, timeoutMs, force }: Sealing,
   name: string,
-  token: FencingToken,
+  tokens: readonly FencingToken[],
   signal: AbortSignal,
 ): Promise<readonly string[]> {
   using scope = new AbortScope().follow(signal);
@@ -30,7 +30,7 @@ export async function sealGuards(
   const failures: { readonly resource: string; readonly error: unknown }[] = [];
   const sealOne = async (guard: Sealable): Promise<void> => {
     try {
-      await unlessAborted(scope.signal, seal(clock, guard, token, scope.signal));
+      for (const token of tokens) await unlessAborted(scope.signal, seal(clock, guard, token, scope.signal));
     } catch (error) {
       failures.push({ resource: guard.resource, error });
     }
@@ -44,7 +44,7 @@ export async function sealGuards(
   const errors = failures.map(({ error }) => error);
   throw new LockkeeperError(
     'seal-failed',
-    `lock "${name}": token ${token} is not broken: ${why.join('; ')}`,
+    `lock "${name}": token ${tokens[0]} is not broken: ${why.join('; ')}`,
     {
       cause: errors.length === 1 ? errors[0] : new AggregateError(errors, why.join('; ')),
     },

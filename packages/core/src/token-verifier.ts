@@ -1,14 +1,21 @@
 // Whether a token was granted is read from etcd, in one linearizable transaction: a grant stands exactly while
-// the hold's own key is the first of its lock's queue, untouched, in the token's lineage.
+// the hold's own key is there, as its owner left it, and nobody that it waits for, in the token's lineage.
 import {
   type FencingToken,
   type GuardCallOptions,
   GuardError,
   type TokenVerifier,
 } from '@lockkeeper/fencing';
-import type { Coordinator, KeySpan, KeyValue, OperationResult } from './coordinator/coordinator.ts';
-import { readContender } from './lock/acquisition.ts';
+import type {
+  Coordinator,
+  KeySpan,
+  KeyValue,
+  Operation,
+  OperationResult,
+} from './coordinator/coordinator.ts';
+import { isDowngraded, readContender } from './lock/acquisition.ts';
 import { KeyLayout, keySegment } from './lock/key-layout.ts';
+import { isInTheWay, type LockKind, type LockQueue, type Mode, queueOf } from './lock-kind.ts';
 import { LookupGate } from './lookup-gate.ts';
 import { AbortScope, unlessAborted } from './signals.ts';
 import { checkMethods, checkObject, duration, invalidOption } from './validation.ts';
@@ -26,9 +33,13 @@ export interface VerifierLimits {
 export interface TokenVerifierOptions extends VerifierLimits {
   /** The name of the lock whose tokens are genuine. */
   readonly lock: string;
+  /** Default `lock`; `readWrite` for a read/write lock. */
+  readonly kind?: VerifiableKind | undefined;
   /** The namespace of the keepers that grant it. Default `lockkeeper`. */
   readonly namespace?: string | undefined;
 }
+
+export type VerifiableKind = Exclude<LockKind, 'election'>;
 
 /** How long an answer "no such grant" is given again without asking etcd. */
 const REFUSED_MS = 1_000;
@@ -40,6 +51,9 @@ const MAX_REFUSED = 1_000;
  * A token passes while its grant stands: held and not yet released, in the lineage that etcd is in. What is
  * invented, lies in the future, belongs to another lock, is still queued, or was released or lost is
  * `unverified`. Reads only, and creates nothing.
+ *
+ * Of a read/write lock, a shared token passes for a reader, and for a writer, which may become a reader at any
+ * moment; an exclusive one for a writer that has not.
  *
  * **Limits.** One lookup at a time per token, `maxConcurrent` in all, `maxPerSecond` a second, and a refusal is
  * remembered for a second. Beyond that callers wait, and beyond {@link VerifierLimits.timeoutMs} or 100 waiting
@@ -56,7 +70,10 @@ export function etcdTokenVerifier(coordinator: Coordinator, options: TokenVerifi
   checkObject('options', options);
   const layout = new KeyLayout(options.namespace ?? 'lockkeeper');
   keySegment('lock', options.lock);
-  const verifier = new Verifier(coordinator, layout, options.lock, options);
+  const { kind = 'lock' } = options;
+  if (kind !== 'lock' && kind !== 'readWrite')
+    throw invalidOption('kind', kind, 'expected "lock" or "readWrite"');
+  const verifier = new Verifier(coordinator, layout.lineage, queueOf(layout, kind, options.lock), options);
   return (token, call) => verifier.verify(token, call);
 }
 
@@ -64,18 +81,18 @@ class Verifier {
   readonly #coordinator: Coordinator;
   readonly #lock: string;
   readonly #lineageKey: string;
-  readonly #queue: Required<KeySpan>;
+  readonly #queue: LockQueue;
   readonly #timeoutMs: number;
   readonly #gate: LookupGate;
   /** By the token's text. A lookup serves everybody who asks while it is under way. */
   readonly #lookups = new Map<string, Promise<void>>();
   readonly #refused = new Map<string, { readonly until: number; readonly why: string }>();
 
-  constructor(coordinator: Coordinator, layout: KeyLayout, lock: string, limits: VerifierLimits) {
+  constructor(coordinator: Coordinator, lineageKey: string, queue: LockQueue, limits: VerifierLimits) {
     this.#coordinator = coordinator;
-    this.#lock = lock;
-    this.#queue = layout.lock(lock).rivals;
-    this.#lineageKey = layout.lineage;
+    this.#lock = queue.name;
+    this.#queue = queue;
+    this.#lineageKey = lineageKey;
     this.#timeoutMs = duration('timeoutMs', limits.timeoutMs ?? 5_000, { min: 1 });
     const maxConcurrent = whole('maxConcurrent', limits.maxConcurrent ?? 4, 1_000);
     const maxPerSecond = whole('maxPerSecond', limits.maxPerSecond ?? 50, 10_000);
@@ -127,33 +144,28 @@ class Verifier {
 
   /** @returns what keeps the token from being in force; `undefined` where nothing does. */
   async #whyNot(token: FencingToken, timeoutMs: number): Promise<string | undefined> {
-    // Of the keys that are no younger than the token, the last two: the deciding read of a waiter.
-    const upToToken = {
-      ...this.#queue,
-      maxCreateRevision: token.revision,
-      sort: { by: 'createRevision', order: 'descend' },
-      limit: 2,
-    } as const;
-    const { revision, results } = await this.#coordinator.txn(
-      {
-        compare: [],
-        success: [
-          { op: 'range', key: this.#lineageKey },
-          { op: 'range', ...upToToken },
-        ],
-        failure: [],
-      },
-      { timeoutMs },
-    );
-    const [lineage, contenders] = results.map(keysOf);
-    const named = lineage?.[0]?.value;
-    if (named === undefined || new TextDecoder().decode(named) !== token.lineage)
+    const lastOf = (keys: Required<KeySpan>, upTo: bigint): Operation => {
+      const sort = { by: 'createRevision', order: 'descend' } as const;
+      return { op: 'range', ...keys, maxCreateRevision: upTo, sort, limit: 1 };
+    };
+    const success = [
+      { op: 'range', key: this.#lineageKey } as const,
+      lastOf(this.#queue.span, token.revision),
+      lastOf(this.#queue.rivalsOf('write'), token.revision - 1n),
+      lastOf(this.#queue.rivalsOf('read'), token.revision - 1n),
+    ];
+    const request = { compare: [], success, failure: [] };
+    const { revision, results } = await this.#coordinator.txn(request, { timeoutMs });
+    const [lineage, own, beforeWriter, beforeReader] = results.map(lastKey);
+    if (lineage === undefined || new TextDecoder().decode(lineage.value) !== token.lineage)
       return 'etcd is in another lineage';
     if (token.revision > revision) return `etcd is only at revision ${revision}`;
-    const [own, older] = contenders ?? [];
-    if (own === undefined || !isGrantOf(own, token, this.#queue.key))
+    if (own === undefined || !isGrantOf(own, token))
       return 'no such grant stands (never made for this lock, released, or lost)';
-    return older === undefined ? undefined : 'it is still queued';
+    const mode = this.#queue.modeOf(own.key);
+    const before = mode === 'read' ? beforeReader : beforeWriter;
+    if (before !== undefined && isInTheWay(before, mode)) return 'it is still queued';
+    return whyNotInMode(token, mode, isDowngraded(own));
   }
 
   #remember(text: string, why: string): void {
@@ -178,20 +190,29 @@ class Verifier {
   }
 }
 
-function keysOf(result: OperationResult): readonly KeyValue[] {
-  return result.op === 'range' ? result.kvs : [];
+function lastKey(result: OperationResult): KeyValue | undefined {
+  return result.op === 'range' ? result.kvs[0] : undefined;
 }
 
-/** The key that our keepers write for a hold, as it was written, still on its lease. */
-function isGrantOf(kv: KeyValue, token: FencingToken, prefix: string): boolean {
-  const [lease] = kv.key.slice(prefix.length).split('.');
+/** The key that our keepers write for a hold, as its owner left it, still on its lease. */
+function isGrantOf(kv: KeyValue, token: FencingToken): boolean {
+  const [lease] = kv.key.slice(kv.key.lastIndexOf('/') + 1).split('.');
   return (
     kv.createRevision === token.revision &&
-    kv.modRevision === token.revision &&
+    (kv.modRevision === token.revision || isDowngraded(kv)) &&
     kv.lease !== 0n &&
     lease === kv.lease.toString(16) &&
     readContender(kv).acquisition === token.acquisition
   );
+}
+
+function whyNotInMode(
+  { shared }: FencingToken,
+  mode: Mode | undefined,
+  becameReader: boolean,
+): string | undefined {
+  if (shared) return mode === undefined ? "the grant is not a reader's" : undefined;
+  return mode === 'read' || becameReader ? "the grant is a reader's" : undefined;
 }
 
 function whole(field: string, value: unknown, max: number): number {

@@ -27,6 +27,18 @@ describe('FencingToken', () => {
     },
   );
 
+  it("shows a reader's mode in every form, and a writer's in none", () => {
+    const reader = new FencingToken(parts({ shared: true }));
+    expect([reader.shared, new FencingToken(parts()).shared]).toEqual([true, false]);
+    expect(`${reader}`).toBe('main:5:a5:shared');
+    expect(JSON.stringify({ reader })).toBe('{"reader":"main:5:a5:shared"}');
+    expect(FencingToken.parse(`${reader}`)).toEqual(reader);
+    expect(`${new FencingToken(parts({ shared: false }))}`).toBe('main:5:a5');
+    for (const wrong of [1, 'shared', null]) {
+      expect(() => new FencingToken(parts({ shared: wrong as never }))).toThrow(invalid('shared is '));
+    }
+  });
+
   it('cannot be changed', () => {
     const token = new FencingToken(parts());
     expect(Object.isFrozen(token)).toBe(true);
@@ -66,6 +78,10 @@ describe('FencingToken', () => {
     'main',
     'main:5',
     'main:5:a5:more',
+    'main:5:a5:',
+    'main:5:a5:SHARED',
+    'main:5:a5:shared:',
+    'main:5:a5:shared:shared',
     ':5:a5',
     'main::a5',
     'main:5:',
@@ -90,6 +106,8 @@ describe('FencingToken', () => {
 describe('compareTokens', () => {
   const at = (revision: bigint, acquisition = `a${revision}`, lineage = 'main') =>
     new FencingToken({ lineage, revision, acquisition });
+  const reader = (revision: bigint, acquisition?: string) =>
+    new FencingToken({ ...at(revision, acquisition), shared: true });
 
   it.each([
     [at(4n), at(5n), 'below'],
@@ -102,6 +120,12 @@ describe('compareTokens', () => {
     [at(2n ** 53n), at(2n ** 53n + 1n), 'below'],
     [at(2n ** 63n - 1n), at(2n ** 63n - 2n), 'above'],
     [at(10n), at(9n), 'above'],
+    [reader(4n), at(5n), 'below'],
+    [reader(5n), reader(5n), 'same'],
+    [reader(5n), at(5n), 'above'],
+    [at(5n), reader(5n), 'below'],
+    [reader(5n, 'other'), at(5n), 'conflicting'],
+    [at(6n), reader(5n), 'above'],
   ])('%s against %s is %s', (a, b, order) => {
     expect(compareTokens(a, b)).toBe(order);
   });

@@ -6,7 +6,7 @@ import { within } from '../signals.ts';
 import { publish } from '../telemetry.ts';
 import { invalidOption } from '../validation.ts';
 import type { Acquisition } from './acquisition.ts';
-import { sealAll } from './claims.ts';
+import { claimAll, sealAll } from './claims.ts';
 import { type Ending, endAcquisition } from './ending.ts';
 import type { LockHost } from './lock-host.ts';
 import type { OwnedKey } from './ownership-watch.ts';
@@ -71,12 +71,11 @@ export type SpoilCause = 'key-deleted' | 'foreign-write';
 export class Hold implements AsyncDisposable {
   /** The lock's name. */
   readonly name: string;
-  /** Rises with every grant of this lock; the same for the whole life of the hold. */
-  readonly token: FencingToken;
   readonly #acquisition: Acquisition;
   readonly #host: LockHost;
   readonly #options: HoldOptions;
   readonly #grantedAt: number;
+  #token: FencingToken;
   readonly #controller = new AbortController();
   readonly #owned: readonly OwnedKey[];
   /** Our key is gone or overwritten; the cause of the loss may turn out to be the session's. */
@@ -91,10 +90,11 @@ export class Hold implements AsyncDisposable {
   /** @internal */
   constructor(acquisition: Acquisition, revision: bigint, host: LockHost, options: HoldOptions) {
     this.name = acquisition.name;
-    this.token = new FencingToken({
+    this.#token = new FencingToken({
       lineage: acquisition.session.lineage,
       revision,
       acquisition: acquisition.id,
+      shared: acquisition.queues.some(({ isReaders }) => isReaders === true),
     });
     this.#acquisition = acquisition;
     this.#host = host;
@@ -113,6 +113,14 @@ export class Hold implements AsyncDisposable {
     for (const owned of this.#owned) host.ownership.add(owned);
     this.#armCap();
     host.holds.add(this);
+  }
+
+  /**
+   * Rises with every grant of this lock; the same for the whole life of the hold, until a writer of a read/write lock
+   * becomes a reader (`downgrade`). A reader's token is `shared`: guards refuse no reader because of another one.
+   */
+  get token(): FencingToken {
+    return this.#token;
   }
 
   /** Consults the clock first. */
@@ -235,6 +243,14 @@ export class Hold implements AsyncDisposable {
       if (this.#acquisition.scope.signal.aborted) this.fence();
       throw error;
     }
+  }
+
+  /** Goes on in shared mode. Resolves when every guard of the hold refuses what its exclusive token may still send. */
+  protected async claimShared(): Promise<void> {
+    this.#token = new FencingToken({ ...this.#token, shared: true });
+    const { claims, claimTimeoutMs } = this.#options;
+    const { signal } = this.#acquisition.scope;
+    await claimAll(this.#host.options.clock, claims, this.#token, claimTimeoutMs, signal);
   }
 
   /** @internal Why it was lost, also where that came to light only at the release. */

@@ -8,17 +8,32 @@ export class WriteHold extends Hold {
 
   /**
    * From now on this hold is a reader's: the readers behind it come in, and no writer that waits gets in between.
-   * Token, lease and release stay as they are. There is no way back: upgrading would deadlock two readers who both try.
-   * Idempotent.
-   * @throws {@link LockkeeperError} `lost`, `released`, `permission-denied`, `storage-full`, `closed`.
+   * Lease and release stay as they are. There is no way back: upgrading would deadlock two readers who both try.
+   *
+   * `token` is the shared one from the call on, of the same revision. The guards that promised at the grant promise it
+   * anew before any reader comes in, so that they refuse what was sent with the exclusive token and arrives late.
+   *
+   * Idempotent. Where it rejects the hold may still be a writer's for those who wait, and a guard may refuse its
+   * exclusive token already: call it again, or release.
+   * @throws {@link LockkeeperError} `lost`, `released`, `claim-timeout`, `claim-failed`, `permission-denied`,
+   * `storage-full`, `closed`.
    */
   downgrade(): Promise<void> {
-    this.#downgrading ??= this.whileHeld(() => this.#downgrade());
+    this.#downgrading ??= this.whileHeld(() => this.#downgrade()).catch((error: unknown) => {
+      this.#downgrading = undefined;
+      throw error;
+    });
     return this.#downgrading;
   }
 
-  /** The same value again does no harm, so it is repeated until it is confirmed. */
   async #downgrade(): Promise<void> {
+    this.fence();
+    await this.claimShared();
+    await this.#letReadersIn();
+  }
+
+  /** The same value again does no harm, so it is repeated until it is confirmed. */
+  async #letReadersIn(): Promise<void> {
     const { coordinator, acquisition, spoilt } = this.fence();
     const [{ key = '' } = {}] = acquisition.places;
     const { session, details, scope } = acquisition;

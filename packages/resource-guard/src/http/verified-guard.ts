@@ -19,6 +19,10 @@ import { checkGuard } from './fencing.ts';
  * goes on working while etcd is down; an older one is simply stale; only what would be new is looked up. What the
  * verifier does not find is `unverified`; while it cannot tell, `unavailable` or `retry`.
  *
+ * A reader's token below another reader's is accepted without an advance, so an invented one would be too. Each
+ * reader's token is therefore looked up once by this object, before its first use, and then remembered: the newest
+ * 1,000 of them.
+ *
  * Requests of a token in force cost nothing more; a claim one empty run and one lookup. Other verbs that a guard
  * may have (`enter`, `query`) are not covered. `rebase` stays the operator's and is not verified.
  *
@@ -41,10 +45,15 @@ export function verifiedGuard<Handle>(
   return Object.assign(verified, { inspect: inspect.bind(guard), rebase: rebase.bind(guard) });
 }
 
+/** How many readers are remembered. Another one than those is looked up again. */
+const MAX_READERS = 1_000;
+
 class VerifiedGuard<Handle> implements Guard<Handle> {
   readonly resource: string;
   readonly #guard: Guard<Handle>;
   readonly #verify: TokenVerifier;
+  /** Readers' tokens that were verified, the newest last. */
+  readonly #readers = new Set<string>();
 
   constructor(guard: Guard<Handle>, verify: TokenVerifier) {
     this.resource = guard.resource;
@@ -73,6 +82,7 @@ class VerifiedGuard<Handle> implements Guard<Handle> {
     options: RunOptions = {},
   ): Promise<T> {
     checkEffect(effect);
+    if (this.#isUnknownReader(token)) await this.#admit(token, options);
     let ran = false;
     const observed = (handle: Handle) => {
       ran = true;
@@ -87,14 +97,26 @@ class VerifiedGuard<Handle> implements Guard<Handle> {
     return this.#guard.run(token, effect, options);
   }
 
+  #isUnknownReader(token: FencingToken): boolean {
+    return token.shared && !this.#readers.has(`${token}`);
+  }
+
   /** Passes for the token in force, and for one that is new and verified; throws what the guard says of others. */
   async #admit(token: FencingToken, { signal }: GuardCallOptions): Promise<void> {
     try {
       await this.#guard.run(token, () => undefined, { signal, requireClaim: true });
+      if (!this.#isUnknownReader(token)) return;
     } catch (error) {
       if (!isNew(error)) throw error;
-      await this.#verified(token, signal);
     }
+    await this.#verified(token, signal);
+    if (token.shared) this.#remember(`${token}`);
+  }
+
+  #remember(reader: string): void {
+    this.#readers.add(reader);
+    const [oldest] = this.#readers;
+    if (oldest !== undefined && this.#readers.size > MAX_READERS) this.#readers.delete(oldest);
   }
 
   async #verified(token: FencingToken, signal: AbortSignal | undefined): Promise<void> {
