@@ -292,8 +292,8 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/key-layout.ts',
-        find: 'read: { keys: readers, rivals: prefixSpan(writers),',
-        replace: "read: { keys: readers, rivals: prefixSpan('nobody/' + family),",
+        find: '        rivals: prefixSpan(writers),',
+        replace: "        rivals: prefixSpan('nobody/' + family),",
       },
     ],
   },

@@ -93,7 +93,7 @@ function getInLine(acquisition: Acquisition, place: QueuePlace): Operation {
     ...place.rivals,
     sort: { by: 'createRevision', order: 'descend' },
     limit: 1,
-    keysOnly: !place.isReaders,
+    keysOnly: !place.sharesWithDowngraded,
   };
   return { op: 'txn', compare: [isAbsent(place.rivals)], success: puts, failure: [last, ...puts] };
 }

@@ -94,7 +94,7 @@ export class Hold implements AsyncDisposable {
       lineage: acquisition.session.lineage,
       revision,
       acquisition: acquisition.id,
-      shared: acquisition.queues.some(({ isReaders }) => isReaders === true),
+      shared: acquisition.queues.some(({ isOfReaders }) => isOfReaders === true),
     });
     this.#acquisition = acquisition;
     this.#host = host;

@@ -41,8 +41,10 @@ export interface Queue {
   readonly details?: string;
   /** Whether a holder may rewrite the value of its key. Then the key is told by its create revision. */
   readonly isRewritable?: boolean;
-  /** Whether it is of readers, who hold together: with a writer too, once that has become a reader. */
-  readonly isReaders?: boolean;
+  /** Whether those of this queue hold together, by shared tokens. */
+  readonly isOfReaders?: boolean;
+  /** Whether a rival that holds, and has become a reader, need not leave first. */
+  readonly sharesWithDowngraded?: boolean;
   /** Where those of the rivals stand who hold together. */
   readonly readers?: string;
   /**
@@ -90,7 +92,13 @@ export class KeyLayout {
     const family = `${this.#root}/rw/${keySegment('name', name)}/`;
     const [readers, writers] = [`${family}r/`, `${family}w/`];
     return {
-      read: { keys: readers, rivals: prefixSpan(writers), isReaders: true, family },
+      read: {
+        keys: readers,
+        rivals: prefixSpan(writers),
+        isOfReaders: true,
+        sharesWithDowngraded: true,
+        family,
+      },
       write: { keys: writers, rivals: prefixSpan(family), readers, isRewritable: true, family },
     };
   }

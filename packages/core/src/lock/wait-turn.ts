@@ -117,7 +117,7 @@ async function readPlaces(
       sort: { by: 'createRevision', order: 'descend' },
       limit: 2,
       // Whether a writer has become a reader, its value tells.
-      keysOnly: !place.isReaders,
+      keysOnly: !place.sharesWithDowngraded,
     };
     return isAmongRivals(place) ? [rivals] : [rivals, { key: place.key, keysOnly: true }];
   });
@@ -127,7 +127,7 @@ async function readPlaces(
     const rivals = next();
     const own = isAmongRivals(place) ? rivals.find(({ key }) => key === place.key) : next()[0];
     const before = rivals.find(({ key }) => key !== place.key);
-    const passes = before !== undefined && place.isReaders && isDowngraded(before);
+    const passes = before !== undefined && place.sharesWithDowngraded && isDowngraded(before);
     return { own, before: passes ? undefined : before };
   });
   return { places: seen, revision };
