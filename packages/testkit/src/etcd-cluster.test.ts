@@ -1,3 +1,4 @@
+import { connect } from '@lockkeeper/core';
 import { describe, expect, it } from 'vitest';
 import { type EtcdMember, startEtcdCluster } from './etcd-cluster.ts';
 import { availableEtcdVersions } from './etcd-server.ts';
@@ -62,6 +63,51 @@ describe.each(versions)('a cluster of etcd %s', { timeout: 120_000 }, (version) 
     }
     await expect.poll(() => value(leader, 'a'), { timeout: 20_000 }).toBe('1');
   });
+
+  it('cuts members off from clients and from each other, and closes no connection for it', async () => {
+    await using cluster = await startEtcdCluster({ version, isolatable: true, proxied: true });
+    const leader = await cluster.leader();
+    const followers = await cluster.followers();
+    const other = followers[0] as EtcdMember;
+    expect(cluster.endpoints).toEqual(cluster.members.map(({ proxy }) => proxy?.url));
+
+    const client = await connect({ hosts: leader.endpoint });
+    const hold = await client.lock('x').acquire();
+    const accepted = leader.proxy?.accepted;
+    {
+      // A member that only clients do not reach goes on leading.
+      using _ = cluster.partition([leader], ['clients']);
+      await expect(leader.ctl(['get', 'a'], { timeoutMs: 300 })).rejects.toMatchObject({
+        code: 'command-failed',
+      });
+      await other.ctl(['put', 'a', '1']);
+      expect(await cluster.leader()).toBe(leader);
+    }
+    expect((await hold.release()).outcome).toBe('released');
+    expect((await client.lock('x').acquire()).standing).toBe('held');
+    // One more: that of etcdctl.
+    expect(leader.proxy?.accepted).toBe((accepted ?? 0) + 1);
+    await client.close();
+
+    {
+      // The majority has the clients, the minority nobody.
+      using _ = cluster.partition([leader], [...followers, 'clients']);
+      let next = leader;
+      while (next === leader) next = await cluster.leader();
+      await other.ctl(['put', 'a', '2']);
+    }
+    await expect.poll(() => value(leader, 'a'), { timeout: 20_000 }).toBe('2');
+  });
+});
+
+it('takes no partition that is none', async () => {
+  await using cluster = await startEtcdCluster({ members: 2 });
+  const [a, b] = cluster.members as [EtcdMember, EtcdMember];
+  expect(() => cluster.partition([a])).toThrow('groups have 1 members; expected two groups or more');
+  expect(() => cluster.partition([a], [a, b])).toThrow('in two groups');
+  expect(() => cluster.partition([a], [{ ...b }])).toThrow('m2 at');
+  expect(() => cluster.partition([a], [b])).toThrow('isolatable');
+  expect(() => cluster.partition([a], ['clients'])).toThrow('proxied');
 });
 
 it('reports a member that does not start, in its own words', async () => {

@@ -4,14 +4,16 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { TestkitError } from './errors.ts';
 import { ctlOf, type EtcdCtl } from './etcd-ctl.ts';
 import { clientUrl, isPortTaken, launchEtcd } from './etcd-launcher.ts';
+import { type PartitionGroup, partitionMembers } from './etcd-partition.ts';
 import { type EtcdOptions, type EtcdServer, etcdctlFor, ownedEtcd } from './etcd-server.ts';
-import type { Fault } from './fault.ts';
+import { type Fault, faultOf } from './fault.ts';
 import { chooseVersion, type EtcdPrograms, findEtcds, type ServerRoute } from './find-server.ts';
 import { freePorts } from './free-ports.ts';
 import { getText } from './get-json.ts';
 import { OwnedServer, type RestartOptions, TemporaryFolder } from './owned-server.ts';
 import { PeerLinks, type PeerPorts } from './peer-links.ts';
 import type { ServerProcess } from './server-process.ts';
+import { startTcpProxy, type TcpProxy } from './tcp-proxy.ts';
 
 export interface EtcdClusterOptions extends Pick<EtcdOptions, 'version' | 'env'> {
   /** Default 3. */
@@ -21,16 +23,23 @@ export interface EtcdClusterOptions extends Pick<EtcdOptions, 'version' | 'env'>
   /** Further arguments of single members, in their order; they win over `extraArgs`. */
   readonly memberExtraArgs?: readonly (readonly string[])[] | undefined;
   /**
-   * Whether the members' connections to each other pass through this process, as `isolate()` needs it. They
-   * then stand still while this process does. Default `false`.
+   * Whether the members' connections to each other pass through this process, as a partition between them needs
+   * it. They then stand still while this process does. Default `false`.
    */
   readonly isolatable?: boolean | undefined;
+  /**
+   * Whether clients' connections pass through this process: a member's `endpoint` is then the address of its
+   * `proxy`, as a partition from clients needs it. Default `false`.
+   */
+  readonly proxied?: boolean | undefined;
 }
 
 /** One member of a cluster. Restarted on its own with `wipe`, it is replaced: removed and joined anew, empty. */
 export interface EtcdMember extends EtcdServer {
   /** `m1`, `m2`, … */
   readonly name: string;
+  /** The way of its clients, for faults of all sorts; `undefined` unless started with `proxied`. */
+  readonly proxy: TcpProxy | undefined;
 }
 
 /** A running etcd of several members on loopback. */
@@ -48,7 +57,22 @@ export interface EtcdCluster extends AsyncDisposable, EtcdCtl {
   /** All members but the leader, in their order. */
   followers(): Promise<readonly EtcdMember[]>;
   /**
-   * Cuts a member off from all others, which its clients do not notice at first: it has no leader any more.
+   * Cuts groups off from each other, in both directions, until restored; whoever is in none reaches everybody.
+   * `'clients'` are all who use the members' endpoints. No connection is closed for it: what was sent in vain
+   * arrives when the partition ends, unless its sender has given the connection up.
+   *
+   * ```ts
+   * cluster.partition([leader], followers); // clients still reach all of them
+   * cluster.partition([leader, 'clients'], followers); // and here only the leader
+   * cluster.partition([leader], ['clients']); // a member that only clients do not reach
+   * ```
+   * @throws {@link TestkitError} `invalid-option` unless started with `isolatable` where members are cut off from
+   * each other, and with `proxied` where they are cut off from clients.
+   */
+  partition(...groups: readonly PartitionGroup[]): Fault;
+  /**
+   * Cuts a member off from all others, which its clients do not notice at first: it has no leader any more. Of a
+   * single member nothing is cut off.
    * @throws {@link TestkitError} `invalid-option` unless started with `isolatable`.
    */
   isolate(member: EtcdMember): Fault;
@@ -101,6 +125,7 @@ class ClusterLaunch {
   readonly #ctl: EtcdCtl;
   readonly #servers: OwnedServer[] = [];
   #links: PeerLinks | undefined;
+  #proxies: readonly TcpProxy[] = [];
   /** Whether the cluster exists: a member without data then joins it rather than forming a new one. */
   #formed = false;
 
@@ -122,6 +147,11 @@ class ClusterLaunch {
   }
 
   async start(): Promise<EtcdCluster> {
+    if (this.#options.proxied) {
+      this.#proxies = await Promise.all(
+        this.#plans.map(({ clientPort }) => startTcpProxy(clientUrl(clientPort))),
+      );
+    }
     if (this.#options.isolatable) this.#links = await PeerLinks.open(this.#plans.map(({ peer }) => peer));
     const started = await Promise.allSettled(this.#plans.map((plan) => this.#launch(plan)));
     for (const [index, plan] of this.#plans.entries()) {
@@ -137,17 +167,20 @@ class ClusterLaunch {
   async stop(): Promise<void> {
     await Promise.all(this.#servers.map((server) => server.stop()));
     await this.#links?.[Symbol.asyncDispose]();
+    await Promise.all(this.#proxies.map((proxy) => proxy.close()));
     // Those of members that never started.
     await Promise.all(this.#plans.map(({ folder }) => folder.remove()));
   }
 
   #cluster(): EtcdCluster {
-    const members = this.#plans.map(({ name, clientPort }, index): EtcdMember => {
-      const addresses = { endpoint: clientUrl(clientPort), tlsEndpoint: undefined };
-      const server = ownedEtcd(this.#programs, addresses, this.#servers[index] as OwnedServer);
-      return Object.defineProperties({ name } as EtcdMember, Object.getOwnPropertyDescriptors(server));
-    });
-    const leader = () => findLeader(members);
+    const members = this.#plans.map((plan, index) => this.#member(plan, index));
+    const partitioned = members.map((member, index) => ({
+      member,
+      peer: (this.#plans[index] as MemberPlan).peer,
+    }));
+    const partition = (...groups: readonly PartitionGroup[]) =>
+      partitionMembers(groups, partitioned, this.#links);
+    const leader = async () => members[await this.#findLeader()] as EtcdMember;
     let stopped: Promise<void> | undefined;
     const stop = () => {
       stopped ??= this.stop();
@@ -163,7 +196,8 @@ class ClusterLaunch {
         const leading = await leader();
         return members.filter((member) => member !== leading);
       },
-      isolate: (member) => this.#isolate(members.indexOf(member)),
+      partition,
+      isolate: (member) => this.#isolate(member, members, partition),
       restart: (options) => this.#restart(options),
       stop,
       [Symbol.asyncDispose]: stop,
@@ -171,10 +205,41 @@ class ClusterLaunch {
     };
   }
 
-  #isolate(index: number): Fault {
-    const plan = this.#plans[index];
-    if (this.#links !== undefined && plan !== undefined) return this.#links.isolate(plan.peer);
-    throw new TestkitError('invalid-option', 'isolate() takes a member of a cluster started with isolatable');
+  #member({ name, clientPort }: MemberPlan, index: number): EtcdMember {
+    const proxy = this.#proxies[index];
+    const addresses = { endpoint: proxy?.url ?? clientUrl(clientPort), tlsEndpoint: undefined };
+    const server = ownedEtcd(this.#programs, addresses, this.#servers[index] as OwnedServer);
+    return Object.defineProperties({ name, proxy } as EtcdMember, Object.getOwnPropertyDescriptors(server));
+  }
+
+  #isolate(member: EtcdMember, members: readonly EtcdMember[], partition: EtcdCluster['partition']): Fault {
+    if (!this.#options.isolatable || !members.includes(member)) {
+      throw new TestkitError(
+        'invalid-option',
+        'isolate() takes a member of a cluster started with isolatable',
+      );
+    }
+    const others = members.filter((one) => one !== member);
+    return others.length === 0 ? faultOf(() => {}) : partition([member], others);
+  }
+
+  /** Members that are down are not asked, and none through its proxy. @returns its place. */
+  async #findLeader(): Promise<number> {
+    const deadline = performance.now() + LEADER_WITHIN_MS;
+    for (;;) {
+      const said = await Promise.all(
+        this.#plans.map(async ({ clientPort }, index) => {
+          return this.#servers[index]?.pid !== undefined && (await saysItLeads(clientUrl(clientPort)));
+        }),
+      );
+      const leaders = said.filter(Boolean).length;
+      if (leaders === 1) return said.indexOf(true);
+      if (performance.now() > deadline) {
+        const why = `${leaders} of ${said.length} members say that they lead`;
+        throw new TestkitError('timeout', `no leader within ${LEADER_WITHIN_MS} ms: ${why}`);
+      }
+      await sleep(50);
+    }
   }
 
   async #restart(options: RestartOptions = {}): Promise<void> {
@@ -248,22 +313,7 @@ function dataDirOf({ folder }: MemberPlan): string {
   return join(folder.path, 'data');
 }
 
-async function findLeader(members: readonly EtcdMember[]): Promise<EtcdMember> {
-  const deadline = performance.now() + LEADER_WITHIN_MS;
-  for (;;) {
-    const said = await Promise.all(members.map(saysItLeads));
-    const leaders = members.filter((_, index) => said[index]);
-    if (leaders.length === 1) return leaders[0] as EtcdMember;
-    if (performance.now() > deadline) {
-      const why = `${leaders.length} of ${members.length} members say that they lead`;
-      throw new TestkitError('timeout', `no leader within ${LEADER_WITHIN_MS} ms: ${why}`);
-    }
-    await sleep(50);
-  }
-}
-
-async function saysItLeads({ endpoint, pid }: EtcdMember): Promise<boolean> {
-  if (pid === undefined) return false;
+async function saysItLeads(endpoint: string): Promise<boolean> {
   try {
     return /^etcd_server_is_leader 1$/m.test(await getText(`${endpoint}/metrics`, 1_000));
   } catch {

@@ -8,6 +8,7 @@ export {
 } from './etcd-cluster.ts';
 export type { EtcdCtl } from './etcd-ctl.ts';
 export { etcdMetric } from './etcd-metrics.ts';
+export type { PartitionGroup } from './etcd-partition.ts';
 export {
   availableEtcdVersions,
   type CtlOptions,

@@ -1,5 +1,6 @@
-import { connect, createServer, type Server, type Socket } from 'node:net';
-import type { Fault } from './fault.ts';
+import { createServer, type Server, type Socket } from 'node:net';
+import { type Fault, faultOf } from './fault.ts';
+import { connectThrough, type ProxyConnection } from './proxy-connection.ts';
 
 /** A member's side of the links: what the others dial, and where it really listens. */
 export interface PeerPorts {
@@ -11,24 +12,29 @@ interface Link {
   readonly to: PeerPorts;
   /** The advertised port of the member that dialled, once it has said so. */
   from: number | undefined;
-  readonly sockets: readonly [Socket, Socket];
 }
+
+/** By the advertised ports of members: which group each is in. */
+type Partition = ReadonlyMap<number, number>;
 
 const END_OF_HEAD = '\r\n\r\n';
 const LONGEST_HEAD_BYTES = 64 * 1024;
 
 /**
- * The connections among the members of a cluster, each passed on by this process, so that single members
- * can be cut off from the others while clients still reach them. A member names itself in the head of each
- * request that carries the consensus protocol.
+ * The connections among the members of a cluster, each passed on by this process, so that groups of members
+ * can be cut off from each other while clients still reach them. Nothing is closed for it: what a member sent
+ * in vain arrives when the partition ends, unless it has given the connection up.
+ *
+ * A member names itself in the head of each request that carries the consensus protocol. Others pass always.
  */
 export class PeerLinks implements AsyncDisposable {
   readonly #servers: readonly Server[];
-  readonly #links = new Set<Link>();
-  readonly #isolated = new Map<number, Set<Fault>>();
+  readonly #connections = new Set<ProxyConnection>();
+  readonly #partitions = new Set<Partition>();
+  #reopened: (() => void)[] = [];
 
   static async open(members: readonly PeerPorts[]): Promise<PeerLinks> {
-    const servers = members.map(() => createServer());
+    const servers = members.map(() => createServer({ allowHalfOpen: true, noDelay: true }));
     const links = new PeerLinks(members, servers);
     try {
       await Promise.all(members.map(({ advertised }, index) => listen(servers[index] as Server, advertised)));
@@ -46,58 +52,58 @@ export class PeerLinks implements AsyncDisposable {
     }
   }
 
-  /** Cuts the links of one member to all others, in both directions, until restored. */
-  isolate(member: PeerPorts): Fault {
-    const faults = this.#isolated.get(member.advertised) ?? new Set();
-    const restore = () => {
-      faults.delete(fault);
-    };
-    const fault: Fault = { restore, [Symbol.dispose]: restore };
-    this.#isolated.set(member.advertised, faults.add(fault));
-    for (const link of this.#links) this.#cutIfIsolated(link);
-    return fault;
+  /** Cuts the groups off from each other, in both directions, until restored. Who is in none reaches everybody. */
+  partition(groups: readonly (readonly PeerPorts[])[]): Fault {
+    const partition: Partition = new Map(
+      groups.flatMap((group, index) => group.map(({ advertised }) => [advertised, index] as const)),
+    );
+    this.#partitions.add(partition);
+    return faultOf(() => {
+      this.#partitions.delete(partition);
+      for (const wake of this.#reopened.splice(0)) wake();
+    });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     const closed = this.#servers.map((server) => new Promise((resolve) => server.close(resolve)));
-    for (const link of this.#links) cut(link);
+    for (const connection of this.#connections) connection.cut({ rst: true });
     await Promise.all(closed);
   }
 
   #join(dialler: Socket, to: PeerPorts): void {
-    const listener = connect({ host: '127.0.0.1', port: to.listening, noDelay: true });
-    const link: Link = { to, from: undefined, sockets: [dialler, listener] };
-    this.#links.add(link);
-    for (const socket of link.sockets) {
-      socket.once('error', () => cut(link));
-      socket.once('close', () => this.#links.delete(link) && cut(link));
-    }
-    listener.pipe(dialler);
-    let head = Buffer.alloc(0);
+    const link: Link = { to, from: undefined };
+    const connection = connectThrough(
+      dialler,
+      { host: '127.0.0.1', port: to.listening },
+      {
+        rules: new Set(),
+        latencyMs: () => 0,
+        bytesPerSecond: () => Number.POSITIVE_INFINITY,
+        open: () => this.#whenOpen(link),
+      },
+    );
+    this.#connections.add(connection);
+    void connection.closed.then(() => this.#connections.delete(connection));
+    let head = '';
     const onHead = (chunk: Buffer) => {
-      head = Buffer.concat([head, chunk]);
+      head += chunk.toString('latin1');
       if (!head.includes(END_OF_HEAD) && head.length < LONGEST_HEAD_BYTES) return;
       dialler.off('data', onHead);
-      link.from = Number(/^X-PeerURLs: .*:(\d+)\/?\r$/im.exec(head.toString('latin1'))?.[1]);
-      if (this.#cutIfIsolated(link)) return;
-      listener.write(head);
-      dialler.pipe(listener);
+      link.from = Number(/^X-PeerURLs: .*:(\d+)\/?\r$/im.exec(head)?.[1]);
     };
     dialler.on('data', onHead);
-    this.#cutIfIsolated(link);
   }
 
-  #cutIfIsolated(link: Link): boolean {
-    const isolated = [link.to.advertised, link.from ?? Number.NaN].some(
-      (port) => (this.#isolated.get(port)?.size ?? 0) > 0,
-    );
-    if (isolated) cut(link);
-    return isolated;
+  async #whenOpen(link: Link): Promise<void> {
+    while (this.#isSevered(link)) await new Promise<void>((resolve) => this.#reopened.push(resolve));
   }
-}
 
-function cut({ sockets }: Link): void {
-  for (const socket of sockets) socket.destroy();
+  #isSevered({ from, to }: Link): boolean {
+    return [...this.#partitions].some((groups) => {
+      const [here, there] = [groups.get(from ?? Number.NaN), groups.get(to.advertised)];
+      return here !== undefined && there !== undefined && here !== there;
+    });
+  }
 }
 
 function listen(server: Server, port: number): Promise<void> {

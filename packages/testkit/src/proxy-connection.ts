@@ -21,6 +21,7 @@ export interface ProxyRule {
 export interface ProxySurroundings {
   readonly rules: Set<ProxyRule>;
   latencyMs(direction: ProxyDirection): number;
+  bytesPerSecond(direction: ProxyDirection): number;
   open(direction: ProxyDirection): Promise<void>;
 }
 
@@ -29,6 +30,8 @@ export interface ProxyConnection {
   readonly closed: Promise<void>;
   /** From now on replies do not arrive; `onReply` sees each. */
   loseReplies(onReply: (chunk: Buffer) => void): void;
+  /** Latency or bandwidth have changed. */
+  reconsider(): void;
   cut(options: { readonly rst?: boolean | undefined; readonly side?: 'client' | 'both' | undefined }): void;
 }
 
@@ -46,6 +49,7 @@ export function connectThrough(
     // The server sees the end of a client that was reset as a FIN: an RST could overtake its last request.
     return new ProxyLane(source, sink, direction === 'request' ? 'as fin' : 'as reset', {
       latencyMs: () => surroundings.latencyMs(direction),
+      bytesPerSecond: () => surroundings.bytesPerSecond(direction),
       open: () => surroundings.open(direction),
       admit: async (chunk) => {
         applied = takeRule(surroundings.rules, direction, chunk);
@@ -65,6 +69,10 @@ export function connectThrough(
     closed: closed.then(() => {}),
     loseReplies: (onReply) => {
       onLostReply = onReply;
+    },
+    reconsider: () => {
+      requests.reconsider();
+      replies.reconsider();
     },
     cut: ({ rst = false, side = 'both' }) => {
       if (side === 'both') {

@@ -43,7 +43,13 @@ describe('a lane of the proxy', () => {
         arrived.resolve();
         return mayPass.promise;
       };
-      const control = { latencyMs: () => 0, admit: async () => true, open, settled: () => {} };
+      const control = {
+        latencyMs: () => 0,
+        bytesPerSecond: () => Number.POSITIVE_INFINITY,
+        admit: async () => true,
+        open,
+        settled: () => {},
+      };
       const lane = new ProxyLane(source, sink, 'as reset', control);
       sender.resetAndDestroy();
       await arrived.promise;

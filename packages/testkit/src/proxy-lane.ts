@@ -1,6 +1,8 @@
 import type { Socket } from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { resetSocket } from './reset-socket.ts';
+
+/** Taken when the file is loaded: a network goes on while a test's fake timers stand still. */
+const { setTimeout, clearTimeout, performance } = globalThis;
 
 /** `request`: from the client to the server. */
 export type ProxyDirection = 'request' | 'reply';
@@ -9,6 +11,8 @@ export type ProxyDirection = 'request' | 'reply';
 export interface LaneControl {
   /** How long after its arrival a chunk may leave, in milliseconds. */
   latencyMs(): number;
+  /** How many bytes may pass a second; `Infinity`: as many as come. */
+  bytesPerSecond(): number;
   /** Called before each chunk is passed on, in order. @returns whether to pass it on, or to lose it. */
   admit(chunk: Buffer): Promise<boolean>;
   /** Resolves while traffic may flow. */
@@ -25,6 +29,8 @@ type Item =
   | { readonly kind: 'end'; readonly how: 'fin' | 'reset'; readonly arrivedAt: number };
 
 const READ_AHEAD_BYTES = 4 * 1024 * 1024;
+/** A slow link passes on what takes it so long at once. */
+const SLICE_S = 0.02;
 
 /**
  * One direction of one connection. What the source has sent reaches the sink in order, and then its end
@@ -42,6 +48,9 @@ export class ProxyLane {
   #abandoned = false;
   #onAbandon: (() => void) | undefined;
   #wake: (() => void) | undefined;
+  #alarm: (() => void) | undefined;
+  /** When the link has passed on what it was given. */
+  #freeAt = 0;
 
   constructor(source: Socket, sink: Socket, onReset: ResetPolicy, control: LaneControl) {
     this.#source = source;
@@ -63,6 +72,12 @@ export class ProxyLane {
     this.#queue.length = 0;
     this.#onAbandon?.();
     this.#wake?.();
+    this.#alarm?.();
+  }
+
+  /** Latency or bandwidth have changed: what waits for them looks again. */
+  reconsider(): void {
+    this.#alarm?.();
   }
 
   #arrive(chunk: Buffer): void {
@@ -88,8 +103,7 @@ export class ProxyLane {
         });
         continue;
       }
-      const waitMs = item.arrivedAt + this.#control.latencyMs() - performance.now();
-      if (waitMs > 0) await sleep(waitMs);
+      await this.#until(() => item.arrivedAt + this.#control.latencyMs());
       await this.#control.open();
       if (item.kind === 'chunk') await this.#pass(item.chunk);
       else if (item.how === 'reset') return resetSocket(this.#sink);
@@ -106,13 +120,41 @@ export class ProxyLane {
   }
 
   /** @returns false where nobody takes it any more. */
-  #write(chunk: Buffer): Promise<boolean> {
+  async #write(chunk: Buffer): Promise<boolean> {
+    for (let start = 0; start < chunk.length; ) {
+      const slice = chunk.subarray(start, start + SLICE_S * this.#control.bytesPerSecond() + 1);
+      const begun = Math.max(this.#freeAt, performance.now());
+      const end = () => begun + (slice.length / this.#control.bytesPerSecond()) * 1_000;
+      await this.#until(end);
+      this.#freeAt = end();
+      await this.#control.open();
+      if (!(await this.#hand(slice))) return false;
+      start += slice.length;
+    }
+    return true;
+  }
+
+  /** Waits for a moment that may be moved meanwhile. */
+  async #until(moment: () => number): Promise<void> {
+    for (let waitMs = moment() - performance.now(); waitMs > 0 && !this.#abandoned; ) {
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, Math.min(waitMs, 2 ** 31 - 1));
+        this.#alarm = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+      });
+      waitMs = moment() - performance.now();
+    }
+  }
+
+  #hand(slice: Buffer): Promise<boolean> {
     const sink = this.#sink;
     if (this.#abandoned || sink.destroyed || sink.writableEnded) return Promise.resolve(false);
     return new Promise((resolve) => {
       const onClose = () => resolve(false);
       sink.once('close', onClose);
-      sink.write(chunk, (error) => {
+      sink.write(slice, (error) => {
         sink.off('close', onClose);
         resolve(error === null || error === undefined);
       });

@@ -263,6 +263,80 @@ describe('the TCP proxy', () => {
     expect(() => proxy.setLatency(Number.NaN)).toThrow('latencyMs is NaN');
   });
 
+  it('lets what waits for its latency go when the latency ends', async () => {
+    const client = await open();
+    proxy.setLatency(60_000);
+    client.socket.write('>a');
+    await expect.poll(() => client.socket.bytesWritten).toBe(2);
+    proxy.setLatency(0);
+    await expect.poll(() => client.received.join('')).toContain('a');
+  });
+
+  it('lets no more bytes a second through than it is told, in slices and in order', async () => {
+    const client = await open();
+    proxy.setBandwidth(20_000, 'request');
+    const text = Array.from({ length: 1_000 }, (_, index) => `${index}`.padStart(4, ' ')).join('');
+    const start = performance.now();
+    client.socket.write(text);
+    await expect.poll(() => echo.received.join('').length, { interval: 5 }).toBeGreaterThan(0);
+    expect(echo.received.join('').length).toBeLessThan(4_000);
+    await expect.poll(() => echo.received.join(''), { interval: 5 }).toBe(text);
+    // 4,000 bytes at 20,000 a second.
+    expect(performance.now() - start).toBeGreaterThanOrEqual(195);
+    client.socket.write(Buffer.alloc(10_000_000));
+    proxy.setBandwidth(Number.POSITIVE_INFINITY);
+    await expect.poll(() => echo.received.join('').length, { timeout: 10_000 }).toBe(10_004_000);
+    for (const wrong of [0, -1, Number.NaN]) {
+      expect(() => proxy.setBandwidth(wrong)).toThrow(`bytesPerSecond is ${wrong}`);
+    }
+  });
+
+  describe('a removed fault restores traffic on the connection that there was', () => {
+    const FAULTS: Record<string, () => () => unknown> = {
+      'blackhole, both ways': () => proxy.blackhole().restore,
+      'blackhole of requests': () => proxy.blackhole('request').restore,
+      'blackhole of replies': () => proxy.blackhole('reply').restore,
+      'refused connections': () => proxy.refuse().restore,
+      latency: () => {
+        proxy.setLatency(60_000);
+        return () => proxy.setLatency(0);
+      },
+      bandwidth: () => {
+        proxy.setBandwidth(1);
+        return () => proxy.setBandwidth(Number.POSITIVE_INFINITY);
+      },
+      'a held request': () => {
+        const held = proxy.hold({ direction: 'request' });
+        return () => held.release();
+      },
+      'a held reply': () => {
+        const held = proxy.hold({ direction: 'reply' });
+        return () => held.release();
+      },
+      'everything at once': () => {
+        proxy.blackhole();
+        proxy.refuse();
+        proxy.setLatency(60_000);
+        proxy.setBandwidth(1);
+        return () => proxy.restore();
+      },
+    };
+    it.each(Object.entries(FAULTS))('%s', async (_, strike) => {
+      const client = await open();
+      client.socket.write('>before');
+      await expect.poll(() => client.received.join('')).toBe('<before');
+      const heal = strike();
+      client.socket.write('>during');
+      await expect.poll(() => client.socket.bytesWritten).toBe(14);
+      heal();
+      await expect.poll(() => client.received.join('')).toBe('<before<during');
+      client.socket.write('>after');
+      await expect.poll(() => client.received.join('')).toBe('<before<during<after');
+      expect(proxy.accepted).toBe(1);
+      expect(client.ends).toEqual([]);
+    });
+  });
+
   it('resets its client when nothing listens at the target', async () => {
     await using dead = await startTcpProxy({ host: '127.0.0.1', port: 1 });
     const socket = connect({ host: dead.host, port: dead.port });

@@ -87,6 +87,7 @@ export class TcpProxy implements AsyncDisposable {
   readonly #rules = new Set<ProxyRule>();
   readonly #blocked = { request: new Set<Fault>(), reply: new Set<Fault>() };
   readonly #latencyMs = { request: 0, reply: 0 };
+  readonly #bytesPerSecond = { request: Number.POSITIVE_INFINITY, reply: Number.POSITIVE_INFINITY };
   readonly #refusing = new Set<Fault>();
   #reopened: (() => void)[] = [];
   #accepted = 0;
@@ -109,6 +110,7 @@ export class TcpProxy implements AsyncDisposable {
       const connection = connectThrough(client, target, {
         rules: this.#rules,
         latencyMs: (direction) => this.#latencyMs[direction],
+        bytesPerSecond: (direction) => this.#bytesPerSecond[direction],
         open: (direction) => this.#whenOpen(direction),
       });
       this.#connections.add(connection);
@@ -188,13 +190,30 @@ export class TcpProxy implements AsyncDisposable {
     return this.#fault([this.#refusing]);
   }
 
-  /** Lets each chunk arrive `latencyMs` later, in one direction or both. Order is kept. 0 ends it. */
+  /**
+   * Lets each chunk arrive `latencyMs` later than it came, in one direction or both, those included that are on
+   * their way. Order is kept. 0 ends it.
+   */
   setLatency(latencyMs: number, direction?: ProxyDirection): void {
     if (!(latencyMs >= 0 && latencyMs < 2 ** 31)) {
       throw new TestkitError('invalid-option', `latencyMs is ${latencyMs}; expected 0 to 2^31-1`);
     }
     if (direction !== 'reply') this.#latencyMs.request = latencyMs;
     if (direction !== 'request') this.#latencyMs.reply = latencyMs;
+    for (const connection of this.#connections) connection.reconsider();
+  }
+
+  /**
+   * Lets no more bytes a second through on each connection, in one direction or both, from what is on its way
+   * on. `Infinity` ends it.
+   */
+  setBandwidth(bytesPerSecond: number, direction?: ProxyDirection): void {
+    if (!(bytesPerSecond >= 1)) {
+      throw new TestkitError('invalid-option', `bytesPerSecond is ${bytesPerSecond}; expected 1 or more`);
+    }
+    if (direction !== 'reply') this.#bytesPerSecond.request = bytesPerSecond;
+    if (direction !== 'request') this.#bytesPerSecond.reply = bytesPerSecond;
+    for (const connection of this.#connections) connection.reconsider();
   }
 
   /** Closes all connections there are; new ones are accepted. */
@@ -202,9 +221,10 @@ export class TcpProxy implements AsyncDisposable {
     for (const connection of this.#connections) connection.cut(options);
   }
 
-  /** Lifts blackholes, refusals and latency. Holds and lost replies end by their own handles. */
+  /** Lifts blackholes, refusals, latency and bandwidth. Holds and lost replies end by their own handles. */
   restore(): void {
     this.setLatency(0);
+    this.setBandwidth(Number.POSITIVE_INFINITY);
     for (const faults of [this.#blocked.request, this.#blocked.reply, this.#refusing]) {
       for (const fault of faults) fault.restore();
     }
