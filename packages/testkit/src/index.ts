@@ -67,7 +67,6 @@ export {
   type TcpProxy,
 } from './tcp-proxy.ts';
 export type { TcpTarget } from './tcp-target.ts';
-export { renderTimeline } from './timeline.ts';
 export type {
   Timeline,
   TimelineAct,
@@ -77,7 +76,8 @@ export type {
   TimelineLane,
   TimelinePanel,
   TimelineSpan,
-} from './timeline-model.ts';
+} from './timeline/model.ts';
+export { renderTimeline } from './timeline/render-svg.ts';
 export { type QueueWaitOptions, type WaitOptions, waitUntil, waitUntilQueued } from './wait-until.ts';
 export type { MessageOf, Typed, WorkerMessage } from './worker/messages.ts';
 export type { Pause, PauseHow, PauseOptions, ReachedOptions } from './worker/pause.ts';

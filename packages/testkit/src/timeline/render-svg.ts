@@ -1,7 +1,7 @@
-import { type LegendEntry, layOut, type TimelineLayout } from './timeline-layout.ts';
-import type { Timeline } from './timeline-model.ts';
-import type { PanelLayout } from './timeline-panel.ts';
-import { MARKS, STYLE, SWATCHES, WEIGHTS } from './timeline-style.ts';
+import { type LegendEntry, layOut, type TimelineLayout } from './layout.ts';
+import type { Timeline } from './model.ts';
+import type { PanelLayout } from './panel.ts';
+import { MARKS, STYLE, SWATCHES, WEIGHTS } from './style.ts';
 
 const AXIS_NOTE = 'Times in seconds. The axis is stretched where moments are close together.';
 

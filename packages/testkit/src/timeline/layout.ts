@@ -1,8 +1,8 @@
-import { SMALL } from './timeline-lane.ts';
-import type { Timeline, TimelineEvent, TimelineSpan } from './timeline-model.ts';
-import { layOutPanel, type PanelLayout, panelEnd, widen } from './timeline-panel.ts';
-import { EVENT_NAMES, SPAN_NAMES } from './timeline-style.ts';
-import { textWidth } from './timeline-text.ts';
+import { SMALL } from './lane.ts';
+import type { Timeline, TimelineEvent, TimelineSpan } from './model.ts';
+import { layOutPanel, type PanelLayout, panelEnd, widen } from './panel.ts';
+import { EVENT_NAMES, SPAN_NAMES } from './style.ts';
+import { textWidth } from './text-width.ts';
 
 /** Where everything goes, in pixels: the drawing decides nothing. */
 export interface TimelineLayout {

@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
-import { sampleTimeline } from './fixtures/sample-timeline.ts';
-import { renderTimeline } from './timeline.ts';
-import { layOut, type TimelineLayout } from './timeline-layout.ts';
-import type { Timeline, TimelineEvent, TimelinePanel, TimelineSpan } from './timeline-model.ts';
-import type { PanelLayout } from './timeline-panel.ts';
-import { timeScale } from './timeline-scale.ts';
-import { textWidth } from './timeline-text.ts';
+import { sampleTimeline } from '../fixtures/sample-timeline.ts';
+import { layOut, type TimelineLayout } from './layout.ts';
+import type { Timeline, TimelineEvent, TimelinePanel, TimelineSpan } from './model.ts';
+import type { PanelLayout } from './panel.ts';
+import { renderTimeline } from './render-svg.ts';
+import { timeScale } from './scale.ts';
+import { textWidth } from './text-width.ts';
 
 interface Box {
   readonly what: string;

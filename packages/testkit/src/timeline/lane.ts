@@ -1,15 +1,8 @@
-import {
-  type EventLabel,
-  freeRoom,
-  placeLabels,
-  type Room,
-  stackBelow,
-  type Taken,
-} from './timeline-labels.ts';
-import type { TimelineEvent, TimelineLane, TimelineSpan } from './timeline-model.ts';
-import type { TimeScale } from './timeline-scale.ts';
-import { WEIGHTS } from './timeline-style.ts';
-import { textWidth } from './timeline-text.ts';
+import { type EventLabel, freeRoom, placeLabels, type Room, stackBelow, type Taken } from './labels.ts';
+import type { TimelineEvent, TimelineLane, TimelineSpan } from './model.ts';
+import type { TimeScale } from './scale.ts';
+import { WEIGHTS } from './style.ts';
+import { textWidth } from './text-width.ts';
 
 export interface LaneLayout {
   readonly top: number;

@@ -1,4 +1,4 @@
-import type { TimelineEvent, TimelineSpan } from './timeline-model.ts';
+import type { TimelineEvent, TimelineSpan } from './model.ts';
 
 /** In the order of the legend. */
 export const SPAN_NAMES: Readonly<Record<TimelineSpan['kind'], string>> = {

@@ -1,4 +1,4 @@
-import type { Room, Taken } from './timeline-labels.ts';
+import type { Room, Taken } from './labels.ts';
 import {
   type EventLayout,
   type LaneContext,
@@ -6,11 +6,11 @@ import {
   layOutLane,
   SMALL,
   type SpanLayout,
-} from './timeline-lane.ts';
-import type { TimelineArrow, TimelineLane, TimelinePanel } from './timeline-model.ts';
-import { type TimeScale, tickTimes, timeScale } from './timeline-scale.ts';
-import { SPAN_NAMES, TONES } from './timeline-style.ts';
-import { textWidth } from './timeline-text.ts';
+} from './lane.ts';
+import type { TimelineArrow, TimelineLane, TimelinePanel } from './model.ts';
+import { type TimeScale, tickTimes, timeScale } from './scale.ts';
+import { SPAN_NAMES, TONES } from './style.ts';
+import { textWidth } from './text-width.ts';
 
 export interface PanelLayout {
   readonly x: number;
