@@ -88,10 +88,11 @@ describe('the record', () => {
 
   it('stays small: one key a resource, without expiry, and writers of the past are forgotten', async () => {
     const clients = Array.from({ length: 80 }, () => vault.ioredis());
-    for (const client of clients) await redisGuard(client, { resource }).run(OLD, () => 0);
+    for (const client of clients)
+      await redisGuard(client, { resource }).run(OLD, (tx) => tx.set(guard.key('text'), 'x'));
     expect(await vault.admin.hlen(guard.recordKey)).toBe(83);
-    await guard.run(NEW, () => 0);
-    await guard.run(token(3n), () => 0);
+    await guard.run(NEW, (tx) => tx.set(guard.key('text'), 'y'));
+    await guard.run(token(3n), (tx) => tx.set(guard.key('text'), 'z'));
     // format, token, sealed, the own writer, and that others were forgotten.
     expect(await vault.admin.hlen(guard.recordKey)).toBe(5);
     expect(await vault.admin.ttl(guard.recordKey)).toBe(-1);

@@ -1,13 +1,20 @@
 // The contract suite, tested: each natural but wrong form of a PostgreSQL guard must fail it, in the case that
 // shows its fault.
-import type { Guard } from '@lockkeeper/fencing';
+import type { Guard, GuardAdmin } from '@lockkeeper/fencing';
 import { type GuardSubject, guardContract } from '@lockkeeper/resource-guard/contract';
 import { memoryGuard } from '@lockkeeper/resource-guard/memory';
 import { type PostgresServer, startPostgres } from '@lockkeeper/testkit';
 import type pg from 'pg';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { Bank } from './account.ts';
-import { type AccountHandle, existsGuard, foldedGuard, snapshotGuard } from './wrong-guards.ts';
+import {
+  type AccountHandle,
+  existsGuard,
+  foldedGuard,
+  oneMarkGuard,
+  snapshotGuard,
+  writersMarkGuard,
+} from './wrong-guards.ts';
 
 let server: PostgresServer;
 let bank: Bank;
@@ -37,6 +44,21 @@ function subjectOf(form: Form): GuardSubject<AccountHandle> {
       const resource = await bank.newAccount();
       const guards = { guard: form(pools[0], resource), other: form(pools[1], resource) };
       return bank.fixture(resource, guards, access, async () => {});
+    },
+  };
+}
+
+/** In memory, without `inspect`. */
+function subjectOver(form: (right: Guard & GuardAdmin) => Guard): GuardSubject<unknown> {
+  return {
+    name: form.name,
+    open: async () => {
+      let text = '';
+      const guard = form(memoryGuard({ resource: 'account' }));
+      const write = async (_: unknown, next: string) => {
+        text = next;
+      };
+      return { guard, other: guard, value: { read: async () => text, write, peek: async () => text } };
     },
   };
 }
@@ -77,6 +99,14 @@ it('finds the claim inside REPEATABLE READ: its snapshot is older than its lock'
     'the first run of a newer token reads every write that was accepted before':
       expect.stringContaining("'' !== 'accepted'"),
   });
+});
+
+it.each([
+  [oneMarkGuard, 'an older reader goes on after a newer one has claimed', 'a newer token is in force'],
+  [writersMarkGuard, "a stalled writer is refused after a reader's claim", 'the late write was accepted'],
+])('finds a guard with a single mark: %o', async (form, name, why) => {
+  const found = guardContract.find((each) => each.name === name);
+  await expect(found?.run(subjectOver(form))).rejects.toThrow(why);
 });
 
 it('ends what a failed case began, and tells the fault rather than what followed from it', async () => {

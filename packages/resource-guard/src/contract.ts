@@ -29,6 +29,7 @@ export type {
 export const guardContract: readonly GuardCase[] = [
   ...tableCases,
   ...handOverCases,
+  ...sharedCases,
   ...effectCases,
   ...adminCases,
 ];
@@ -52,7 +53,7 @@ const LONGEST_CASE_MS = 30_000;
  */
 export function describeGuard<Handle>(subject: GuardSubject<Handle>, { describe, it }: TestFramework): void {
   describe(`guard contract: ${subject.name}`, () => {
-    for (const each of subject.shared ? [...guardContract, ...sharedCases] : guardContract) {
+    for (const each of guardContract) {
       const body = () => each.run(subject);
       if (each.needs === undefined || !subject.lacks?.includes(each.needs))
         it(each.name, body, LONGEST_CASE_MS);

@@ -4,7 +4,7 @@ import { Gate } from './contract/support.ts';
 import { describeGuard, type GuardFixture } from './contract.ts';
 import { memoryGuard } from './memory.ts';
 
-describeGuard({ name: 'memory', open: openMemory, lacks: ['rollback'], shared: true }, { describe, it });
+describeGuard({ name: 'memory', open: openMemory, lacks: ['rollback'] }, { describe, it });
 
 async function openMemory(): Promise<GuardFixture<undefined>> {
   const guard = memoryGuard({ resource: 'account' });

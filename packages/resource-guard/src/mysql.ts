@@ -15,6 +15,7 @@ import {
 } from '@lockkeeper/fencing';
 import { untilAborted } from './abort.ts';
 import { EffectScope, type Held } from './effect-scope.ts';
+import { LastSeen } from './last-seen.ts';
 import {
   checkQueryable,
   checkSource,
@@ -180,6 +181,7 @@ class GuardOnMysql implements MysqlGuard {
   readonly #table: string;
   readonly #sql: GuardSql;
   readonly #held: Held;
+  readonly #seen: LastSeen;
 
   constructor(pool: unknown, options: MysqlGuardOptions) {
     const server = checkSource(pool);
@@ -200,6 +202,7 @@ class GuardOnMysql implements MysqlGuard {
     // A connection carries one transaction, whosever it is.
     const lock = isPool(this.#source.server) ? this.#sql.lock : undefined;
     this.#held = { source: coreOf(this.#source.server), lock };
+    this.#seen = new LastSeen(this.resource);
   }
 
   async claim(presented: FencingToken, options: GuardCallOptions = {}): Promise<void> {
@@ -250,10 +253,10 @@ class GuardOnMysql implements MysqlGuard {
     checkSingle(sql);
     EffectScope.refuse(this.#held, this.resource);
     checkFlag('requireClaim', options.requireClaim, this.#requireClaim);
-    const single = { token, sql, values };
+    const single = { expected: this.#seen.expectedFor(token), sql, values };
     const outcome = await runSingle(this.#source, this.#sql, single, this.#context(token), options.signal);
     if (outcome !== undefined) return outcome;
-    // Nothing was applied: the token is not the one in force, or the server takes one statement at a time.
+    // Nothing was applied: the state is another one, or the server takes one statement at a time.
     return this.run(token, (tx) => tx.query<Result>(sql, values), options);
   }
 
@@ -280,9 +283,9 @@ class GuardOnMysql implements MysqlGuard {
     const scope = new EffectScope(this.#held);
     let value: T;
     try {
-      const decision = decideGuard('run', this.resource, parseState(this.resource, row), token, {
-        requireClaim,
-      });
+      const state = parseState(this.resource, row);
+      this.#seen.note(state);
+      const decision = decideGuard('run', this.resource, state, token, { requireClaim });
       if (decision.verdict === 'reject') throw decision.error;
       if (decision.next !== undefined) {
         await tx.rollback();
@@ -331,7 +334,11 @@ class GuardOnMysql implements MysqlGuard {
         if (decision.verdict === 'reject') throw decision.error;
         return;
       }
-      if (row !== undefined) return tx.commit(this.#sql.advance(decision.next), signal);
+      if (row !== undefined) {
+        await tx.commit(this.#sql.advance(decision.next), signal);
+        this.#seen.note(decision.next);
+        return;
+      }
       // Where there is no row there is nothing to lock: two that store the first one could not see each other.
       await tx.rollback();
       await this.#makeRow(context, signal);

@@ -15,6 +15,7 @@ import {
 } from '@lockkeeper/fencing';
 import { untilAborted } from './abort.ts';
 import { EffectScope, type Held } from './effect-scope.ts';
+import { LastSeen } from './last-seen.ts';
 import { checkEffect, checkFlag, checkMs, checkResource, checkToken } from './options.ts';
 import {
   checkQueryable,
@@ -48,6 +49,7 @@ import {
   tableName,
 } from './postgres/sql.ts';
 import { type PostgresTransaction, Transaction } from './postgres/transaction.ts';
+import { formatStoredState } from './stored-state.ts';
 
 export type {
   PostgresClient,
@@ -212,6 +214,7 @@ class GuardOnPostgres<Handle> implements PostgresGuard<Handle> {
   readonly #table: string;
   readonly #sql: GuardSql;
   readonly #held: Held;
+  readonly #seen: LastSeen;
   /** Sessions of this source are of another kind than one message can do with. */
   #needsBegin: boolean;
   readonly #call: <T>(effect: (handle: Handle) => T | Promise<T>, tx: Transaction) => T | Promise<T>;
@@ -240,6 +243,7 @@ class GuardOnPostgres<Handle> implements PostgresGuard<Handle> {
     // A Client carries one transaction, whosever it is.
     const lock = isPool(this.#source) ? this.#sql.lock : undefined;
     this.#held = { source: this.#source, lock };
+    this.#seen = new LastSeen(this.resource);
   }
 
   async claim(token: FencingToken, options: GuardCallOptions = {}): Promise<void> {
@@ -279,17 +283,29 @@ class GuardOnPostgres<Handle> implements PostgresGuard<Handle> {
     let requireClaim = checkFlag('requireClaim', options.requireClaim, this.#requireClaim);
     const context = this.#context(token);
     for (let claimed = false; !this.#needsBegin && staysInTransaction(statement); ) {
-      const told = await queryOnce(this.#source, this.#sql, token, statement, context, options.signal);
+      const expected = this.#seen.expectedFor(token);
+      const told = await queryOnce(
+        this.#source,
+        this.#sql,
+        token,
+        expected,
+        statement,
+        context,
+        options.signal,
+      );
       if (told.ending === 'applied') return told.result as PostgresResult<Row>;
       if (told.ending === 'elsewhere') break;
+      this.#seen.note(told.state);
       const decision = decideGuard('run', this.resource, told.state, token, { requireClaim });
       if (decision.verdict === 'reject') throw decision.error;
-      if (decision.next === undefined) this.#needsBegin = true;
-      else if (claimed) throw make('retry', 'the state changed meanwhile', undefined, context);
-      else {
-        await this.#claimFirst(token, options.signal);
-        claimed = requireClaim = true;
+      if (decision.next === undefined && told.state !== undefined) {
+        // A reader finds the states that other readers left behind. As expected it was the session that did not fit.
+        if (formatStoredState(told.state) === expected) this.#needsBegin = true;
+        break;
       }
+      if (claimed) throw make('retry', 'the state changed meanwhile', undefined, context);
+      await this.#claimFirst(token, options.signal);
+      claimed = requireClaim = true;
     }
     return this.run(token, (handle) => queryThrough<Row>(handle, statement), { ...options, requireClaim });
   }
@@ -318,9 +334,9 @@ class GuardOnPostgres<Handle> implements PostgresGuard<Handle> {
     const scope = new EffectScope(this.#held);
     let value: T;
     try {
-      const decision = decideGuard('run', this.resource, parseState(this.resource, rows), token, {
-        requireClaim,
-      });
+      const state = parseState(this.resource, rows);
+      this.#seen.note(state);
+      const decision = decideGuard('run', this.resource, state, token, { requireClaim });
       if (decision.verdict === 'reject') throw decision.error;
       if (decision.next !== undefined) {
         await tx.rollback();
@@ -394,6 +410,7 @@ class GuardOnPostgres<Handle> implements PostgresGuard<Handle> {
     if ((await tx.commit(signal, store(decision.next))) !== 1) {
       throw make('retry', 'the state was changed by something that is not a guard', undefined, context);
     }
+    this.#seen.note(decision.next);
   }
 
   async enter(

@@ -13,12 +13,14 @@ import {
 } from '@lockkeeper/fencing';
 import { untilAborted } from './abort.ts';
 import { checkEffect, checkFlag, checkMs, checkResource, checkToken, describe, invalid } from './options.ts';
+import { Recent } from './recent.ts';
 import type { RedisClient } from './redis/client.ts';
 import { Effect, type RedisTransaction, type Word } from './redis/effect.ts';
 import { type ErrorContext, make, replyCode } from './redis/errors.ts';
 import { checkPrefix, checkTag, type KeyRule, tagOf, wrong } from './redis/keys.ts';
 import { type Answer, Line, type SendOptions, type Wait } from './redis/line.ts';
 import { checkChoice, checkWait, type RedisGuardOptions } from './redis/options.ts';
+import { parseStoredState } from './stored-state.ts';
 
 export type { IoRedisClient, NodeRedisClient, NodeRedisCluster, RedisClient } from './redis/client.ts';
 export type { RedisReply, RedisTransaction, RedisValue } from './redis/effect.ts';
@@ -61,6 +63,9 @@ export function redisGuard(client: RedisClient, options: RedisGuardOptions): Red
   return new GuardOnRedis(client, options);
 }
 
+/** One holder writes at a time, but readers hold together. */
+const REMEMBERED_TOKENS = 100;
+
 class GuardOnRedis implements RedisGuard {
   readonly resource: string;
   readonly recordKey: string;
@@ -72,8 +77,8 @@ class GuardOnRedis implements RedisGuard {
   readonly #timeoutMs: number;
   readonly #tag: string;
   readonly #rule: KeyRule;
-  /** The token that was in force when this guard last heard of one: its next run need not ask before its effect. */
-  #inForce: string | undefined;
+  /** Tokens that were in force when this guard last heard of them: their next runs need not ask before their effects. */
+  readonly #inForce = new Recent(REMEMBERED_TOKENS);
 
   constructor(client: unknown, options: RedisGuardOptions) {
     this.#line = Line.of(client);
@@ -111,14 +116,14 @@ class GuardOnRedis implements RedisGuard {
     const token = checkToken(presented);
     await this.#checkEviction(options.signal);
     await this.#ask('claim', token, [], options.signal);
-    this.#inForce = `${token}`;
+    this.#inForce.add(`${token}`);
   }
 
   async seal(presented: FencingToken, options: GuardCallOptions = {}): Promise<void> {
     const token = checkToken(presented);
     await this.#checkEviction(options.signal);
     await this.#ask('seal', token, [], options.signal);
-    if (this.#inForce === `${token}`) this.#inForce = undefined;
+    this.#inForce.delete(`${token}`);
   }
 
   async run<T>(
@@ -131,7 +136,7 @@ class GuardOnRedis implements RedisGuard {
     const requireClaim = checkFlag('requireClaim', options.requireClaim, this.#requireClaim);
     const { signal } = options;
     signal?.throwIfAborted();
-    if (this.#inForce !== `${token}`) await this.#enter(token, requireClaim, signal);
+    if (!this.#inForce.has(`${token}`)) await this.#enter(token, requireClaim, signal);
 
     const reading = { signal, timeoutMs: this.#timeoutMs, context: this.#context(token) };
     const queue = new Effect(this.#rule, (key, words) => this.#line.read(key, words, reading));
@@ -147,10 +152,11 @@ class GuardOnRedis implements RedisGuard {
   }
 
   async inspect(options: GuardCallOptions = {}): Promise<GuardState | undefined> {
-    const [verdict, current, sealed] = await this.#ask('inspect', undefined, [], options.signal);
-    if (verdict === 'missing' || !current) return undefined;
+    const [verdict, ...words] = await this.#ask('inspect', undefined, [], options.signal);
     // A client may be set to give bytes.
-    return { token: FencingToken.parse(String(current)), sealed: String(sealed) === '1' };
+    const [current, sealed, writer] = words.map(String);
+    if (verdict === 'missing' || !current) return undefined;
+    return parseStoredState(this.resource, `${current} ${sealed} ${writer}`.trimEnd());
   }
 
   async rebase(presented: FencingToken, options: RebaseOptions): Promise<void> {
@@ -165,7 +171,7 @@ class GuardOnRedis implements RedisGuard {
   async #enter(token: FencingToken, requireClaim: boolean, signal: AbortSignal | undefined): Promise<void> {
     await this.#checkEviction(signal);
     await this.#ask('enter', token, [requireClaim ? '1' : '0'], signal);
-    this.#inForce = `${token}`;
+    this.#inForce.add(`${token}`);
   }
 
   async #apply(
@@ -179,7 +185,7 @@ class GuardOnRedis implements RedisGuard {
     try {
       answer = await this.#ask('apply', token, queue.words, signal, queue.keys);
     } catch (error) {
-      this.#inForce = undefined;
+      this.#inForce.delete(`${token}`);
       const code = error instanceof GuardError ? error.code : undefined;
       const isForgotten = code === 'unclaimed' || (code === 'not-migrated' && this.#missing === 'create');
       if (!isForgotten || requireClaim) throw error;

@@ -19,15 +19,9 @@ import { Connection, type Wait } from './sqlite/connection.ts';
 import { checkDatabase, firstColumn, inTransaction, type SqliteDatabase } from './sqlite/database.ts';
 import { type Begun, begin, checkWork, didNotRun, isThenable, unlessAborted } from './sqlite/effect.ts';
 import { type ErrorContext, isBusy, make, notApplied } from './sqlite/errors.ts';
-import {
-  type GuardSql,
-  type GuardTable,
-  guardSql,
-  parseState,
-  stateText,
-  storeParameters,
-} from './sqlite/sql.ts';
+import { type GuardSql, type GuardTable, guardSql, parseState, storeParameters } from './sqlite/sql.ts';
 import { poll, readNow, Transaction } from './sqlite/transaction.ts';
+import { formatStoredState } from './stored-state.ts';
 
 export type { SqliteDatabase, SqliteStatement } from './sqlite/database.ts';
 export type { GuardTable } from './sqlite/sql.ts';
@@ -316,7 +310,7 @@ class GuardOnSqlite<DB extends SqliteDatabase> implements SqliteGuard<DB> {
   #isInForce(tx: Transaction, token: FencingToken, requireClaim: boolean): boolean {
     const row = tx.attempt(() => this.#read());
     // Nearly always, and quicker than parsing: the same token, not sealed.
-    if (firstColumn(row) === stateText({ token, sealed: false })) return true;
+    if (firstColumn(row) === formatStoredState({ token, sealed: false })) return true;
     const decision = tx.attempt(() =>
       decideGuard('run', this.resource, parseState(this.resource, row), token, { requireClaim }),
     );

@@ -23,8 +23,6 @@ export interface GuardSubject<Handle> {
    * costs the suite about ten times as much, a slow storage needs more to be caught. Default 100.
    */
   readonly temptationMs?: number | undefined;
-  /** Temporary, until every storage keeps both marks: run the cases of readers and writers too. */
-  readonly shared?: boolean | undefined;
 }
 
 export interface GuardFixture<Handle> {

@@ -1,7 +1,14 @@
 // A guard's own verbs over HTTP, so that a hold in another process can claim and seal it. Every verb is
 // idempotent, and its answer names what was promised: a server that says yes to everything is no guard.
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { FencingToken, type Guard, type GuardAdmin, GuardError, type GuardState } from '@lockkeeper/fencing';
+import {
+  FencingToken,
+  type Guard,
+  type GuardAdmin,
+  GuardError,
+  type GuardMark,
+  type GuardState,
+} from '@lockkeeper/fencing';
 import { checkFlag, invalid } from '../options.ts';
 import { checkGuard, readToken } from './fencing.ts';
 import { answerWith, type Problem, problemOf } from './problem.ts';
@@ -38,6 +45,8 @@ export interface EndpointReply {
   /** The token presented; with `state`, the one in force. */
   readonly token?: string | undefined;
   readonly sealed?: boolean | undefined;
+  /** With `state`, while a reader's token is in force: the last writer's. */
+  readonly writer?: { readonly token: string; readonly sealed: boolean } | undefined;
 }
 
 /**
@@ -133,8 +142,10 @@ function rebaseFrom(request: IncomingMessage): FencingToken {
   throw new GuardError('invalid-option', `${REBASE_FROM_HEADER} is missing; expected the token in force`);
 }
 
-function stateOf(state: GuardState | undefined): Pick<EndpointReply, 'token' | 'sealed'> {
-  return state === undefined ? {} : { token: `${state.token}`, sealed: state.sealed };
+function stateOf(state: GuardState | undefined): Pick<EndpointReply, 'token' | 'sealed' | 'writer'> {
+  if (state === undefined) return {};
+  const shown = ({ token, sealed }: GuardMark) => ({ token: `${token}`, sealed });
+  return { ...shown(state), ...(state.writer && { writer: shown(state.writer) }) };
 }
 
 function answer(response: ServerResponse, reply: EndpointReply | Problem): void {

@@ -8,6 +8,7 @@ import {
   type GuardAdmin,
   type GuardCallOptions,
   GuardError,
+  type GuardMark,
   type GuardState,
   type RebaseOptions,
   type RunOptions,
@@ -115,10 +116,13 @@ class HttpGuard implements Guard<Fetch>, GuardAdmin {
   }
 
   async inspect({ signal }: GuardCallOptions = {}): Promise<GuardState | undefined> {
-    const { token, sealed } = await this.#ask('state', { signal });
-    return token === undefined
-      ? undefined
-      : { token: FencingToken.parse(String(token)), sealed: sealed === true };
+    const { token, sealed, writer } = await this.#ask('state', { signal });
+    if (token === undefined) return undefined;
+    const mark = (of: { readonly token?: unknown; readonly sealed?: unknown }): GuardMark => ({
+      token: FencingToken.parse(String(of.token)),
+      sealed: of.sealed === true,
+    });
+    return { ...mark({ token, sealed }), ...(writer !== undefined && { writer: mark(Object(writer)) }) };
   }
 
   async rebase(presented: FencingToken, options: RebaseOptions): Promise<void> {

@@ -1,4 +1,3 @@
-import type { FencingToken } from '@lockkeeper/fencing';
 import { untilAborted } from '../abort.ts';
 import { invalid } from '../options.ts';
 import { coreOf, type MysqlConnection, type MysqlResult, ownQuery } from './client.ts';
@@ -10,7 +9,8 @@ import { type Source, type Turn, takeTurn } from './turn.ts';
 import { inserts, staysInside } from './words.ts';
 
 export interface Single {
-  readonly token: FencingToken;
+  /** The state it is applied in, and in no other. */
+  readonly expected: string;
   readonly sql: string;
   readonly values: unknown;
 }
@@ -32,14 +32,14 @@ export function checkSingle(sql: unknown): void {
 
 /**
  * One guarded statement in one message to MariaDB: turn, check, statement and COMMIT stay statements of their own
- * there, so nothing is applied unless the token is in force from before the statement until after COMMIT.
- * @returns `undefined` where nothing was applied: another token is in force, the server is no MariaDB, or the
+ * there, so nothing is applied unless the state is as expected from before the statement until after COMMIT.
+ * @returns `undefined` where nothing was applied: another state is in force, the server is no MariaDB, or the
  * statement is long.
  */
 export async function runSingle(
   source: Source,
   guard: GuardSql,
-  { token, sql, values }: Single,
+  { expected, sql, values }: Single,
   context: ErrorContext,
   signal: AbortSignal | undefined,
 ): Promise<MysqlResult | undefined> {
@@ -55,7 +55,7 @@ export async function runSingle(
   let message: string | undefined;
   try {
     const statement = values === undefined ? sql : connection.format(sql, values);
-    if (statement.length <= LONGEST) message = guard.single(token, statement, mark, inserts(sql));
+    if (statement.length <= LONGEST) message = guard.single(expected, statement, mark, inserts(sql));
   } finally {
     if (message === undefined) {
       connection.removeListener('error', ignoreError);

@@ -1,7 +1,8 @@
 // Every statement the guard sends. Values are hexadecimal literals, which mean the same under every character
 // set and SQL mode.
-import type { FencingToken, GuardState } from '@lockkeeper/fencing';
+import type { GuardState } from '@lockkeeper/fencing';
 import { invalid } from '../options.ts';
+import { type ColumnValue, columnsOf } from '../stored-columns.ts';
 import { parseStoredState } from '../stored-state.ts';
 import type { Row } from './reply.ts';
 
@@ -40,12 +41,16 @@ export function hex(text: string): string {
 /** The table, for those who keep migrations of their own. Running it again does nothing. */
 export function createTable(table: string): string {
   return `CREATE TABLE IF NOT EXISTS ${table} (
-  resource    VARBINARY(1024) NOT NULL PRIMARY KEY,
-  lineage     VARCHAR(64)     CHARACTER SET ascii COLLATE ascii_bin NULL,
-  revision    BIGINT          NULL,
-  acquisition VARCHAR(64)     CHARACTER SET ascii COLLATE ascii_bin NULL,
-  sealed      TINYINT         NOT NULL DEFAULT 0,
-  updated_at  TIMESTAMP       NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP
+  resource           VARBINARY(1024) NOT NULL PRIMARY KEY,
+  lineage            VARCHAR(64)     CHARACTER SET ascii COLLATE ascii_bin NULL,
+  revision           BIGINT          NULL,
+  acquisition        VARCHAR(64)     CHARACTER SET ascii COLLATE ascii_bin NULL,
+  shared             TINYINT         NOT NULL DEFAULT 0,
+  sealed             TINYINT         NOT NULL DEFAULT 0,
+  writer_revision    BIGINT          NULL,
+  writer_acquisition VARCHAR(64)     CHARACTER SET ascii COLLATE ascii_bin NULL,
+  writer_sealed      TINYINT         NULL,
+  updated_at         TIMESTAMP       NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC
 `;
 }
@@ -104,13 +109,17 @@ export interface GuardSql {
   readonly enter: string;
   /** The state as that transaction's snapshot shows it. */
   readonly asSeen: string;
-  /** Turn, check, `statement` and COMMIT in one message. A refusal gives the one column `mark`. */
-  single(expected: FencingToken, statement: string, mark: string, insertIds: boolean): string;
+  /**
+   * Turn, check, `statement` and COMMIT in one message. Where the state is not `expected`, it gives the one column
+   * `mark` alone.
+   */
+  single(expected: string, statement: string, mark: string, insertIds: boolean): string;
 }
 
 export function guardSql(table: string, resource: string, limits: Limits): GuardSql {
   const key = hex(resource);
-  const state = "CONCAT(lineage, ':', revision, ':', acquisition, ' ', sealed)";
+  const writer = "CONCAT(' ', lineage, ':', writer_revision, ':', writer_acquisition, ' ', writer_sealed)";
+  const state = `CONCAT(lineage, ':', revision, ':', acquisition, IF(shared, ':shared ', ' '), sealed, IFNULL(${writer}, ''))`;
   const from = `FROM ${table} WHERE resource = ${key}`;
   const read = `SELECT ${state} AS state ${from}`;
   const begin = 'START TRANSACTION READ WRITE';
@@ -135,8 +144,12 @@ export function guardSql(table: string, resource: string, limits: Limits): Guard
       const row = `INSERT INTO ${table} (resource) VALUES (${key}) ON DUPLICATE KEY UPDATE resource = resource`;
       return open(dialect, limits.claimTimeoutMs, [row]);
     },
-    advance: ({ token, sealed }) =>
-      `UPDATE ${table} SET lineage = ${hex(token.lineage)}, revision = ${token.revision}, acquisition = ${hex(token.acquisition)}, sealed = ${sealed ? 1 : 0} WHERE resource = ${key}`,
+    advance: (next) => {
+      const assignments = Object.entries(columnsOf(next)).map(
+        ([column, value]) => `${column} = ${written(value)}`,
+      );
+      return `UPDATE ${table} SET ${assignments.join(', ')} WHERE resource = ${key}`;
+    },
     enter: `${read} LOCK IN SHARE MODE`,
     asSeen: read,
     single: (expected, statement, mark, insertIds) => {
@@ -149,7 +162,7 @@ export function guardSql(table: string, resource: string, limits: Limits): Guard
         begin,
         `SAVEPOINT ${mark}`,
         `SET @lockkeeper_state = (SELECT ${state} ${from} LOCK IN SHARE MODE)`,
-        `IF @lockkeeper_state <=> ${hex(`${expected} 0`)} THEN EXECUTE IMMEDIATE ${utf8(statement)}`,
+        `IF @lockkeeper_state <=> ${hex(expected)} THEN EXECUTE IMMEDIATE ${utf8(statement)}`,
         insertIds ? 'SET @lockkeeper_rows = ROW_COUNT(), @lockkeeper_id = LAST_INSERT_ID()' : '',
         `RELEASE SAVEPOINT ${mark}`,
         'SET @lockkeeper_committing = 1',
@@ -160,6 +173,10 @@ export function guardSql(table: string, resource: string, limits: Limits): Guard
       return `SET STATEMENT ${limit}, ${lockWait} FOR ${compound(body)}`;
     },
   };
+}
+
+function written(value: ColumnValue): string {
+  return typeof value === 'string' ? hex(value) : String(value);
 }
 
 /**

@@ -67,12 +67,14 @@ type PostgresJsRows<Row> = readonly Row[] & { readonly command: string; readonly
 
 /**
  * Sends `query` under `token`, once.
+ * @param expected - the state it is applied in, and in no other.
  * @throws GuardError `unknown` where the reply was lost. The errors of the statement are `pg`'s own.
  */
 export async function queryOnce(
   source: PostgresPool | PostgresClient,
   sql: GuardSql,
   token: FencingToken,
+  expected: string,
   query: PostgresQuery,
   context: ErrorContext,
   signal: AbortSignal | undefined,
@@ -88,7 +90,7 @@ export async function queryOnce(
   client.on('end', onEnd);
   try {
     if (!canPipeline(client)) return { ending: 'elsewhere' };
-    const statements = sql.turnAndCheck(token);
+    const statements = sql.turnAndCheck(token, expected);
     pipeline = new Pipeline(client, source, statements, query);
     try {
       return await answer(pipeline, context, signal);

@@ -3,6 +3,7 @@
 import { createHash } from 'node:crypto';
 import type { FencingToken, GuardState } from '@lockkeeper/fencing';
 import { invalid } from '../options.ts';
+import { type ColumnValue, columnsOf } from '../stored-columns.ts';
 import { parseStoredState } from '../stored-state.ts';
 import { literal, quote } from './literal.ts';
 import { markSetting } from './mark.ts';
@@ -41,12 +42,16 @@ export function checkIdentifier(field: string, value: unknown): string {
 /** The table, for those who keep migrations of their own. Running it again does nothing. */
 export function createTable(table: string): string {
   return `CREATE TABLE IF NOT EXISTS ${table} (
-  resource    text        PRIMARY KEY,
-  lineage     text        NOT NULL,
-  revision    bigint      NOT NULL CHECK (revision > 0),
-  acquisition text        NOT NULL,
-  sealed      boolean     NOT NULL,
-  updated_at  timestamptz NOT NULL DEFAULT now()
+  resource           text        PRIMARY KEY,
+  lineage            text        NOT NULL,
+  revision           bigint      NOT NULL CHECK (revision > 0),
+  acquisition        text        NOT NULL,
+  shared             boolean     NOT NULL,
+  sealed             boolean     NOT NULL,
+  writer_revision    bigint,
+  writer_acquisition text,
+  writer_sealed      boolean,
+  updated_at         timestamptz NOT NULL DEFAULT now()
 );
 `;
 }
@@ -75,8 +80,11 @@ export interface GuardSql {
   readonly lock: bigint;
   /** Opens the transaction of a run, marks it, waits for its shared turn, then reads the state. */
   openShared(token: FencingToken, mark: string): readonly Statement[];
-  /** Takes a shared turn, then fails unless `token` is in force; both in a transaction that nobody opened. */
-  turnAndCheck(token: FencingToken): readonly [Statement, Statement];
+  /**
+   * Takes a shared turn for `token`, then fails unless the state is `expected`; both in a transaction that nobody
+   * opened.
+   */
+  turnAndCheck(token: FencingToken, expected: string): readonly [Statement, Statement];
   /** Opens the transaction of a claim, a seal or a rebase, waits until it is alone, then reads the state. */
   readonly openExclusive: string;
   /** Stores the state. */
@@ -102,7 +110,7 @@ export function guardSql(table: string, resource: string, limits: Limits): Guard
   const prepare = statementsOn(table);
   const turn = (token: FencingToken) => `${key}=${token}`;
   /** A hold uses its own token again and again. */
-  let latest: { readonly text: string; readonly statements: readonly [Statement, Statement] } | undefined;
+  let latest: { readonly of: string; readonly statements: readonly [Statement, Statement] } | undefined;
   return {
     lock: key,
     look: `BEGIN READ ONLY; SET LOCAL statement_timeout = ${statementMs}; ${state}`,
@@ -112,14 +120,14 @@ export function guardSql(table: string, resource: string, limits: Limits): Guard
       prepare.lock(`${key}`),
       prepare.state(resource),
     ],
-    turnAndCheck: (token) => {
-      const text = `${token}`;
-      if (latest?.text !== text) {
+    turnAndCheck: (token, expected) => {
+      const of = `${token} ${expected}`;
+      if (latest?.of !== of) {
         const statements = [
           prepare.turn(statementMs, turn(token), `${key}`),
-          prepare.check(resource, `${text} 0`),
+          prepare.check(resource, expected),
         ] as const;
-        latest = { text, statements };
+        latest = { of, statements };
       }
       return latest.statements;
     },
@@ -131,17 +139,19 @@ export function guardSql(table: string, resource: string, limits: Limits): Guard
       `SELECT pg_advisory_xact_lock(${key})`,
       state,
     ].join('; '),
-    advance: ({ token, sealed }) =>
-      `INSERT INTO ${table} AS guard (resource, lineage, revision, acquisition, sealed)
-VALUES (${name}, ${literal(token.lineage)}, ${token.revision}, ${literal(token.acquisition)}, ${sealed})
-ON CONFLICT (resource) DO UPDATE SET revision = excluded.revision, acquisition = excluded.acquisition,
-  sealed = excluded.sealed, updated_at = now()
-WHERE guard.lineage = excluded.lineage AND guard.revision <= excluded.revision`,
-    rebase: (from, { token, sealed }) =>
-      `UPDATE ${table} SET lineage = ${literal(token.lineage)}, revision = ${token.revision},
-  acquisition = ${literal(token.acquisition)}, sealed = ${sealed}, updated_at = now()
+    advance: (next) => {
+      const columns = assignments(next);
+      const names = [...columns.keys()].join(', ');
+      return `INSERT INTO ${table} AS guard (resource, ${names}) VALUES (${name}, ${[...columns.values()].join(', ')})
+ON CONFLICT (resource) DO UPDATE SET ${[...columns.keys()].map((column) => `${column} = excluded.${column}`).join(', ')},
+  updated_at = now()
+WHERE guard.lineage = excluded.lineage AND guard.revision <= excluded.revision`;
+    },
+    rebase: (from, next) =>
+      `UPDATE ${table} SET ${[...assignments(next)].map(([column, value]) => `${column} = ${value}`).join(', ')},
+  updated_at = now()
 WHERE resource = ${name} AND lineage = ${literal(from.lineage)} AND revision = ${from.revision}
-  AND acquisition = ${literal(from.acquisition)}`,
+  AND acquisition = ${literal(from.acquisition)} AND shared = ${from.shared}`,
     // As text, because some drivers cannot read PostgreSQL's void.
     enter: `SELECT pg_advisory_xact_lock_shared(${key})::text AS turn`,
     entered: (token) => `SELECT current_setting('transaction_isolation') AS isolation,
@@ -155,7 +165,14 @@ WHERE resource = ${name} AND lineage = ${literal(from.lineage)} AND revision = $
 }
 
 const BEGIN = 'BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE';
-export const STATE = "lineage || ':' || revision || ':' || acquisition || ' ' || sealed::int";
+/** The state as text, as `formatStoredState` gives it. */
+export const STATE = `lineage || ':' || revision || ':' || acquisition || CASE WHEN shared THEN ':shared ' ELSE ' ' END || sealed::int
+  || coalesce(' ' || lineage || ':' || writer_revision || ':' || writer_acquisition || ' ' || writer_sealed::int, '')`;
+
+function assignments(state: GuardState): ReadonlyMap<string, string> {
+  const text = (value: ColumnValue) => (typeof value === 'string' ? literal(value) : String(value));
+  return new Map(Object.entries(columnsOf(state)).map(([column, value]) => [column, text(value)]));
+}
 
 const byTable = new Map<string, ReturnType<typeof makeStatements>>();
 

@@ -134,6 +134,9 @@ DECLARE
   turns text := ' ' || coalesce(current_setting('${TURNS}', true), '') || ' ';
   key bigint := ('x' || encode(substring(sha256(convert_to(${json}, 'UTF8')) FOR 8), 'hex'))::bit(64)::bigint;
   state text;
+  mark text[];
+  token text;
+  at_revision numeric;
 BEGIN
   IF position(' ' || key || '=' IN turns) = 0 THEN RETURN 'no turn'; END IF;
   -- At once, where the writer has it: the turn of a setting that was left behind or made up is no turn.
@@ -144,8 +147,21 @@ BEGIN
   ELSE
     SELECT ${STATE} INTO state FROM ${guardTable} AS guard WHERE guard.resource = $1;
   END IF;
-  IF state IS NOT NULL AND state LIKE '% 0' AND position(' ' || key || '=' || split_part(state, ' ', 1) || ' ' IN turns) > 0
-  THEN RETURN NULL; END IF;
+  mark := string_to_array(state, ' ');
+  FOREACH token IN ARRAY string_to_array(turns, ' ') LOOP
+    CONTINUE WHEN NOT starts_with(token, key || '=');
+    token := substr(token, length(key || '=') + 1);
+    IF token = mark[1] THEN
+      IF mark[2] = '0' THEN RETURN NULL; END IF;
+    ELSIF mark[1] LIKE '%:shared' AND token ~ '^[^:]+:[0-9]+:[^:]+:shared$' THEN
+      -- A reader beside another one: what it stands above is the last writer, which it may have been itself.
+      at_revision := split_part(token, ':', 2)::numeric;
+      IF split_part(token, ':', 1) = split_part(state, ':', 1) AND at_revision < split_part(state, ':', 2)::numeric
+        AND (mark[3] IS NULL OR at_revision > split_part(mark[3], ':', 2)::numeric
+          OR (token = mark[3] || ':shared' AND mark[4] = '0'))
+      THEN RETURN NULL; END IF;
+    END IF;
+  END LOOP;
   RETURN 'its token is not in force' || coalesce(' (in force: ' || split_part(state, ' ', 1) || ')', '');
 END`)};`;
 }

@@ -9,36 +9,83 @@ import { createHash } from 'node:crypto';
  * - others: `create` where a missing record is to be created; then for `enter` `1` where the token has to have
  *   claimed, for `rebase` the confirmed token.
  *
- * The record is a hash: `format`, `token`, `sealed`, and a field `w:<writer>` for each client that may send a
- * script again after it reconnected: `<token>;<first>;<last>`, the numbers of its runs that were carried out. It
- * numbers its scripts in the order in which it sends them, `<writer>;<number>;<before>`, and names the one that it
- * sent before on this record: what is not above `last` is a copy. `first` is where the row without a gap begins. In a
+ * The record is a hash: `format`, `token`, `sealed`, while `token` is a reader's also `writer` (the last writer's token,
+ * a space, and 1 where it is sealed, else 0), and a field `w:<client>` for each client that may send a script again
+ * after it reconnected: `<token>;<first>;<last>`, the numbers of its runs that were carried out. It numbers its scripts
+ * in the order in which it sends them, `<client>;<number>;<before>`, and names the one that it sent before on this
+ * record: what is not above `last` is a copy. `first` is where the row without a gap begins, under whatever tokens. In a
  * gap there are runs that were refused (no memory, no script, an older token), and a copy of one of them is unknown.
  * Where redirections may change the order (`before` is 0), only the last one is known by its number. `forgot` is set
- * once such a field was removed: a writer without one may have had one.
+ * once such a field was removed: a client without one may have had one. Runs without commands need none.
  */
 export const SCRIPT = `
 local record, verb, token = KEYS[1], ARGV[1], ARGV[2]
-local writer, number, before
-if verb == 'apply' and ARGV[3] ~= '' then writer, number, before = string.match(ARGV[3], '^(.+);(%d+);(%d+)$') end
-local held = redis.call('HMGET', record, 'token', 'sealed', 'format', writer and 'w:' .. writer or 'w', 'forgot')
+local client, number, before
+if verb == 'apply' and ARGV[3] ~= '' then client, number, before = string.match(ARGV[3], '^(.+);(%d+);(%d+)$') end
+local held = redis.call('HMGET', record, 'token', 'sealed', 'format', client and 'w:' .. client or 'w', 'forgot', 'writer')
 
 local theirs, first, last
-if writer and held[4] then
+if client and held[4] then
   theirs, first, last = string.match(held[4], '^(.+);(%d+);(%d+)$')
   if tonumber(number) <= tonumber(last) then
     if tonumber(number) < tonumber(first) then return {'over'} end
     -- Written again unchanged, so that a WAIT after it has something to wait for.
-    redis.call('HSET', record, 'w:' .. writer, held[4])
+    redis.call('HSET', record, 'w:' .. client, held[4])
     return {'repeated'}
   end
 end
 
-if verb == 'apply' and held[1] == token and held[2] == '0' then
-  if writer then
-    if theirs ~= token or last ~= before then first = number end
+local current, sealed, writer = held[1] or '', held[2] or '0', held[6] or ''
+
+local function isShared(text) return string.sub(text, -7) == ':shared' end
+
+-- Revisions have 64 bits and Lua's numbers 53: compare the lengths, then 15 digits at a time.
+local function compareRevisions(a, b)
+  if #a ~= #b then return #a < #b and -1 or 1 end
+  for from = 1, #a, 15 do
+    local x, y = tonumber(string.sub(a, from, from + 14)), tonumber(string.sub(b, from, from + 14))
+    if x ~= y then return x < y and -1 or 1 end
+  end
+  return 0
+end
+
+-- How the token presented stands to another one, and whether both are of one grant.
+local function compare(other)
+  if other == '' then return 'above' end
+  if other == token then return 'same' end
+  local lineage, revision, acquisition = string.match(token, '^([^:]+):(%d+):([^:]+)')
+  local theirLineage, theirRevision, theirAcquisition = string.match(other, '^([^:]+):(%d+):([^:]+)')
+  if lineage ~= theirLineage then return 'foreign-lineage' end
+  local sign = compareRevisions(revision, theirRevision)
+  if sign ~= 0 then return sign < 0 and 'stale-token' or 'above' end
+  if acquisition ~= theirAcquisition then return 'conflicting-token' end
+  return isShared(token) and 'above' or 'stale-token', true
+end
+
+-- decideGuard: 'keep' the state or 'advance' it, else why the token is refused, and by which token.
+local function decide()
+  local mark, markSealed = current, sealed
+  local order, isOneGrant = compare(current)
+  local isBeside = order == 'stale-token' and isShared(token) and isShared(current)
+  if isBeside then
+    mark, markSealed = string.match(writer, '^(.+) (.)$')
+    mark = mark or ''
+    order, isOneGrant = compare(mark)
+  end
+  if verb == 'seal' and order == 'stale-token' then return 'keep' end
+  if verb ~= 'seal' and markSealed == '1' and (order == 'same' or order == 'above' and isOneGrant) then
+    return 'sealed', mark
+  end
+  if order == 'above' then return isBeside and 'keep' or 'advance' end
+  if order == 'same' then return verb == 'seal' and 'advance' or 'keep' end
+  return order, mark
+end
+
+if verb == 'apply' and (current == token and sealed == '0' or held[3] == '1' and decide() == 'keep') then
+  if client and (held[4] or ARGV[4]) then
+    if last ~= before then first = number end
     -- First, so that a refusal to write (memory, rights, a replica) comes before anything is applied.
-    redis.call('HSET', record, 'w:' .. writer, token .. ';' .. first .. ';' .. number)
+    redis.call('HSET', record, 'w:' .. client, token .. ';' .. first .. ';' .. number)
   end
   local replies, at, key = {'ok'}, 4, 2
   while ARGV[at] do
@@ -57,8 +104,8 @@ if verb == 'apply' and held[1] == token and held[2] == '0' then
     end
     if type(reply) == 'table' and reply.err then
       -- Not among those that were carried out: a copy of it is unknown, and so are those before it.
-      if writer then
-        redis.call('HSET', record, 'w:' .. writer, token .. ';' .. string.format('%.0f', number + 1) .. ';' .. number)
+      if client then
+        redis.call('HSET', record, 'w:' .. client, token .. ';' .. string.format('%.0f', number + 1) .. ';' .. number)
       end
       return {'failed', #replies - 1, reply.err}
     end
@@ -76,21 +123,25 @@ if held[3] ~= '1' then
 elseif verb == 'create' then
   return {'existed'}
 end
-local current, sealed = held[1] or '', held[2]
-if verb == 'inspect' then return {'state', current, sealed or '0'} end
+if verb == 'inspect' then return {'state', current, sealed, writer} end
 
-local theirLineage, theirRevision = string.match(current, '^([^:]+):(%d+):')
-local lineage, revisionNow = string.match(token, '^([^:]+):(%d+):')
+-- Written again unchanged, so that a WAIT after it has something to wait for.
+local function keep()
+  redis.call('HSET', record, 'token', current)
+  return {'ok'}
+end
 
-local function put(seal)
-  redis.call('HSET', record, 'token', token, 'sealed', seal)
-  -- Writers of tokens before the one that is superseded now: nothing of theirs can pass any more.
+local function put(seal, writerNow)
+  if writerNow == writer then redis.call('HSET', record, 'token', token, 'sealed', seal)
+  else redis.call('HSET', record, 'token', token, 'sealed', seal, 'writer', writerNow) end
+  -- Clients of tokens before the one that is superseded now: nothing of theirs can pass any more. Readers do not
+  -- supersede each other.
   local fields = redis.pcall('HLEN', record)
-  if type(fields) ~= 'number' or fields <= 67 then return {'ok'} end
+  if type(fields) ~= 'number' or fields <= 68 then return {'ok'} end
   local all = redis.pcall('HGETALL', record)
   for at = 1, #all, 2 do
     local old = string.sub(all[at], 1, 2) == 'w:' and string.match(all[at + 1], '^[^;]+')
-    if old and old ~= current and old ~= token then
+    if old and old ~= current and old ~= token and not (isShared(old) and isShared(token)) then
       redis.pcall('HSET', record, 'forgot', '1')
       redis.pcall('HDEL', record, all[at])
     end
@@ -99,47 +150,24 @@ local function put(seal)
 end
 
 if verb == 'rebase' then
-  if current == token then return put(sealed) end
+  if current == token then return keep() end
   if current ~= ARGV[4] then return {'not-confirmed', current} end
-  return put('0')
+  return put('0', '')
 end
 
--- Revisions have 64 bits and Lua's numbers 53: compare the lengths, then 15 digits at a time.
-local function compare(a, b)
-  if #a ~= #b then return #a < #b and -1 or 1 end
-  for from = 1, #a, 15 do
-    local x, y = tonumber(string.sub(a, from, from + 14)), tonumber(string.sub(b, from, from + 14))
-    if x ~= y then return x < y and -1 or 1 end
-  end
-  return 0
-end
-
-local order = 'above'
-if current == token then
-  order = 'same'
-elseif theirLineage then
-  local sign = compare(revisionNow, theirRevision)
-  if lineage ~= theirLineage then order = 'foreign-lineage'
-  elseif sign < 0 then order = 'stale-token'
-  elseif sign == 0 then order = 'conflicting-token' end
-end
-
-if verb == 'seal' and order == 'stale-token' then return {'ok'} end
-local forgotten = writer and not held[4] and held[5] or ''
-if order ~= 'above' and order ~= 'same' then return {order, current, forgotten} end
-if verb == 'seal' then return put('1') end
-if order == 'same' then
-  if sealed == '1' then return {'sealed', current, forgotten} end
-  -- Written again unchanged, so that a WAIT after it has something to wait for.
-  return verb == 'claim' and put('0') or {'ok'}
-end
+local verdict, mark = decide()
+if verdict == 'keep' then return verb == 'claim' and keep() or {'ok'} end
+if verdict ~= 'advance' then return {verdict, mark, client and not held[4] and held[5] or ''} end
 if verb == 'apply' or (verb == 'enter' and ARGV[4] == '1') then
-  if writer and held[4] then
-    redis.call('HSET', record, 'w:' .. writer, theirs .. ';' .. string.format('%.0f', number + 1) .. ';' .. number)
+  if client and held[4] then
+    redis.call('HSET', record, 'w:' .. client, theirs .. ';' .. string.format('%.0f', number + 1) .. ';' .. number)
   end
   return {'unclaimed', current}
 end
-return put('0')
+local seal = verb == 'seal' and '1' or '0'
+if current == token then return put(seal, writer) end
+if not isShared(token) then return put(seal, '') end
+return put(seal, (current == '' or isShared(current)) and writer or current .. ' ' .. sealed)
 `;
 
 /** The name under which Redis keeps the script. */

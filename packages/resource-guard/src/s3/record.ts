@@ -2,7 +2,7 @@
 // Its content never repeats, since every write has an id of its own: so its ETag never does, also where that
 // is the MD5 of the content, and a write prepared against an older one can never apply.
 import { randomBytes } from 'node:crypto';
-import { FencingToken, type GuardState } from '@lockkeeper/fencing';
+import { FencingToken, type GuardMark, type GuardState } from '@lockkeeper/fencing';
 
 /** How many earlier writes an object remembers, to tell later whether a write of doubtful ending is one. */
 export const REMEMBERED_WRITES = 24;
@@ -45,6 +45,7 @@ export function encodeRecord({ state, write, before, value }: GuardRecord): Uint
     lockkeeper: 1,
     token: state === undefined ? null : `${state.token}`,
     sealed: state?.sealed ?? false,
+    ...(state?.writer && { writer: state.writer }),
     write,
     before,
     contentType: value?.contentType ?? null,
@@ -58,15 +59,10 @@ export function decodeRecord(bytes: Uint8Array): GuardRecord | undefined {
   if (end < 0) return undefined;
   try {
     const head = JSON.parse(Buffer.from(bytes.subarray(0, end)).toString()) as Record<string, unknown>;
-    const { lockkeeper, token, sealed, write, before, contentType } = head;
-    const valid =
-      lockkeeper === 1 &&
-      typeof sealed === 'boolean' &&
-      isId(write) &&
-      Array.isArray(before) &&
-      before.every(isId);
+    const { lockkeeper, token, sealed, writer, write, before, contentType } = head;
+    const valid = lockkeeper === 1 && isId(write) && Array.isArray(before) && before.every(isId);
     if (!valid) return undefined;
-    const state = token === null ? undefined : { token: FencingToken.parse(token as string), sealed };
+    const state = token === null ? undefined : stateOf({ token, sealed }, writer);
     const value = contentType === null ? undefined : { bytes: bytes.subarray(end + 1), contentType };
     if (value !== undefined && typeof value.contentType !== 'string') return undefined;
     return { state, write, before, value: value as GuardedBytes | undefined };
@@ -74,6 +70,23 @@ export function decodeRecord(bytes: Uint8Array): GuardRecord | undefined {
     // Neither JSON nor a token: somebody else's object.
     return undefined;
   }
+}
+
+/** A mark as JSON has it: a token is its text. */
+interface ParsedMark {
+  readonly token?: unknown;
+  readonly sealed?: unknown;
+}
+
+/** @throws where it is the state of no guard. */
+function stateOf(highest: ParsedMark, writer: unknown): GuardState {
+  if (writer === undefined) return markOf(highest);
+  return { ...markOf(highest), writer: markOf(writer as ParsedMark) };
+}
+
+function markOf({ token, sealed }: ParsedMark): GuardMark {
+  if (typeof sealed !== 'boolean') throw new TypeError('no mark');
+  return { token: FencingToken.parse(token as string), sealed };
 }
 
 function isId(value: unknown): value is string {

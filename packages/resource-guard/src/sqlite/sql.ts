@@ -1,6 +1,7 @@
 // Every statement the guard sends. Revisions are 64-bit integers in SQLite and leave it as text.
 import type { GuardState } from '@lockkeeper/fencing';
 import { invalid } from '../options.ts';
+import { columnsOf } from '../stored-columns.ts';
 import { parseStoredState } from '../stored-state.ts';
 import { firstColumn } from './database.ts';
 
@@ -31,7 +32,7 @@ export interface GuardSql {
   readonly create: string;
   /** By resource: one row with one text column, or none. */
   readonly read: string;
-  /** By resource, lineage, revision as text, acquisition, sealed as 0 or 1. */
+  /** Binds {@link storeParameters}. */
   readonly store: string;
   /** Takes the write lock and writes nothing. */
   readonly lock: string;
@@ -44,30 +45,37 @@ export function guardSql(options: GuardTable): GuardSql {
     table,
     schema,
     create: `CREATE TABLE IF NOT EXISTS ${table} (
-  resource    TEXT    NOT NULL PRIMARY KEY,
-  lineage     TEXT    NOT NULL,
-  revision    INTEGER NOT NULL CHECK (typeof(revision) = 'integer' AND revision > 0),
-  acquisition TEXT    NOT NULL,
-  sealed      INTEGER NOT NULL CHECK (sealed IN (0, 1)),
-  updated_at  TEXT    NOT NULL DEFAULT CURRENT_TIMESTAMP
+  resource           TEXT    NOT NULL PRIMARY KEY,
+  lineage            TEXT    NOT NULL,
+  revision           INTEGER NOT NULL CHECK (typeof(revision) = 'integer' AND revision > 0),
+  acquisition        TEXT    NOT NULL,
+  shared             INTEGER NOT NULL CHECK (shared IN (0, 1)),
+  sealed             INTEGER NOT NULL CHECK (sealed IN (0, 1)),
+  writer_revision    INTEGER          CHECK (typeof(writer_revision) IN ('integer', 'null')),
+  writer_acquisition TEXT,
+  writer_sealed      INTEGER          CHECK (writer_sealed IN (0, 1)),
+  updated_at         TEXT    NOT NULL DEFAULT CURRENT_TIMESTAMP
 ) WITHOUT ROWID`,
-    read: `SELECT lineage || ':' || revision || ':' || acquisition || ' ' || sealed AS state FROM ${table} WHERE resource = ?`,
-    store: `INSERT INTO ${table} (resource, lineage, revision, acquisition, sealed)
-VALUES (?, ?, CAST(? AS INTEGER), ?, ?)
+    read: `SELECT lineage || ':' || revision || ':' || acquisition || CASE WHEN shared THEN ':shared ' ELSE ' ' END || sealed
+  || coalesce(' ' || lineage || ':' || writer_revision || ':' || writer_acquisition || ' ' || writer_sealed, '') AS state
+FROM ${table} WHERE resource = ?`,
+    store: `INSERT INTO ${table} (resource, lineage, revision, acquisition, shared, sealed, writer_revision, writer_acquisition, writer_sealed)
+VALUES (?, ?, CAST(? AS INTEGER), ?, ?, ?, CAST(? AS INTEGER), ?, ?)
 ON CONFLICT (resource) DO UPDATE SET lineage = excluded.lineage, revision = excluded.revision,
-  acquisition = excluded.acquisition, sealed = excluded.sealed, updated_at = CURRENT_TIMESTAMP`,
+  acquisition = excluded.acquisition, shared = excluded.shared, sealed = excluded.sealed,
+  writer_revision = excluded.writer_revision, writer_acquisition = excluded.writer_acquisition,
+  writer_sealed = excluded.writer_sealed, updated_at = CURRENT_TIMESTAMP`,
     lock: `DELETE FROM ${table} WHERE 0`,
   };
 }
 
-/** What `store` binds. */
-export function storeParameters(resource: string, { token, sealed }: GuardState): unknown[] {
-  return [resource, token.lineage, `${token.revision}`, token.acquisition, sealed ? 1 : 0];
-}
-
-/** The column of `read`. */
-export function stateText({ token, sealed }: GuardState): string {
-  return `${token} ${sealed ? 1 : 0}`;
+/** What `store` binds: revisions as text, flags as 0 or 1. */
+export function storeParameters(resource: string, next: GuardState): unknown[] {
+  const bound = Object.values(columnsOf(next)).map((value) => {
+    if (typeof value === 'bigint') return `${value}`;
+    return typeof value === 'boolean' ? Number(value) : value;
+  });
+  return [resource, ...bound];
 }
 
 /** Reads the row of `read`. */
