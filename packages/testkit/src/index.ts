@@ -21,6 +21,7 @@ export type { Fault } from './fault.ts';
 export type { CoordinatorVerb, FaultAct, FaultPoint, FaultPoints } from './fault-points.ts';
 export { FaultyCoordinator, isEnding, isEnqueue } from './faulty-coordinator.ts';
 export type { ServerRoute } from './find-server.ts';
+export { type DropFault, type DropOptions, GrpcProxy, startGrpcProxy } from './grpc-proxy.ts';
 export { checkHistory, violationsIn } from './history/checker.ts';
 export type { Finding, FindingKind } from './history/finding.ts';
 export type {
