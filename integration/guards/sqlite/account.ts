@@ -91,6 +91,8 @@ export class Bank implements AsyncDisposable {
 
 export const token = (revision: bigint): FencingToken =>
   new FencingToken({ lineage: 'main', revision, acquisition: `a${revision}` });
+export const reader = (revision: bigint): FencingToken =>
+  new FencingToken({ ...token(revision), shared: true });
 export const OLD = token(1n);
 export const NEW = token(2n);
 

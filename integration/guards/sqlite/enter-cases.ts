@@ -1,7 +1,7 @@
 // Transactions of the caller's own, and work that is one piece of synchronous code.
 import assert from 'node:assert/strict';
 import { sqliteGuard } from '@lockkeeper/resource-guard/sqlite';
-import { NEW, OLD, onBank, read, token, write } from './account.ts';
+import { NEW, OLD, onBank, read, reader, token, write } from './account.ts';
 import { gate, rejectsWith, type SqliteCase, throwsWith } from './case.ts';
 import { seesBusy } from './sees-busy.ts';
 
@@ -45,6 +45,29 @@ export const enterCases: readonly SqliteCase[] = [
       db.exec('ROLLBACK; BEGIN');
       throwsWith(() => guard.enter(OLD), 'stale-token');
       guard.enter(NEW);
+      db.exec('ROLLBACK');
+    }),
+  },
+  {
+    name: 'readers enter and work beside a newer one, until a writer has claimed',
+    run: onBank(async (bank, name) => {
+      const db = bank.open();
+      const guard = sqliteGuard(db, { resource: name });
+      const [older, newer] = [reader(2n), reader(3n)];
+      await guard.claim(OLD);
+      await bank.guard(name).claim(newer);
+      throwsWith(() => guard.transaction(OLD, () => 0), 'stale-token');
+      for (const each of [older, newer, reader(1n)]) {
+        guard.transaction(each, (handle) => write(handle, name, String(each)), { requireClaim: true });
+        assert.equal(read(db, name), String(each));
+        db.exec('BEGIN IMMEDIATE');
+        guard.enter(each);
+        db.exec('COMMIT');
+      }
+      await bank.guard(name).claim(token(4n));
+      throwsWith(() => guard.transaction(older, () => 0), 'stale-token');
+      db.exec('BEGIN IMMEDIATE');
+      throwsWith(() => guard.enter(newer), 'stale-token');
       db.exec('ROLLBACK');
     }),
   },

@@ -51,6 +51,30 @@ export const sharedCases: readonly GuardCase[] = [
     'overlap',
   ),
 
+  guardCase(
+    "a newer reader claims while an older one's run is in flight, which goes on",
+    async ({ guard, other, value }, scope) => {
+      await guard.claim(WRITER);
+      await guard.claim(OLDER);
+      const pause = scope.gate();
+      const run = scope.call(
+        guard.run(OLDER, async (handle) => {
+          await pause.pass();
+          await value.write(handle, 'older');
+        }),
+      );
+      await within(pause.reached, "the older reader's run");
+      const claim = scope.call(other.claim(NEWER));
+      const firstRun = scope.call(again(() => other.run(reader(4), () => 'ran')));
+      await scope.tempt(claim);
+      pause.open();
+      assertAccepted(await run.ending("the older reader's run"), "the older reader's run");
+      assertAccepted(await claim.ending('the claim'), 'the claim');
+      assert.equal(assertAccepted(await firstRun.ending('a first run'), 'a first run'), 'ran');
+      assert.equal(await guard.run(OLDER, (handle) => value.read(handle)), 'older');
+    },
+  ),
+
   guardCase("a stalled writer is refused after a reader's claim", async ({ guard, other, value }) => {
     await guard.claim(WRITER);
     await guard.run(WRITER, (handle) => value.write(handle, 'written'));
