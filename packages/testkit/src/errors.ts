@@ -10,6 +10,7 @@
  * | `not-running` | the process has ended |
  * | `timeout` | what was waited for did not come in time |
  * | `command-failed` | `etcdctl` ended with an error |
+ * | `drill-failed` | what a drill was given did not work already without a pause |
  * | `invalid-history` | an event of a history was refused; the message names its field and value |
  */
 export type TestkitErrorCode =
@@ -20,6 +21,7 @@ export type TestkitErrorCode =
   | 'not-running'
   | 'timeout'
   | 'command-failed'
+  | 'drill-failed'
   | 'invalid-history';
 
 const BRAND = Symbol.for('@lockkeeper/testkit/TestkitError');

@@ -1,4 +1,13 @@
 export { type ChunkMatcher, chunkContaining, postgresQueryContaining } from './chunk-matchers.ts';
+export type { DrillContext, DrillOrder, DrillRun } from './drill/drill-messages.ts';
+export {
+  type DrilledPoint,
+  type DrillOptions,
+  type DrillReport,
+  lateWriteDrill,
+} from './drill/late-write-drill.ts';
+export type { DrilledResource } from './drill/play.ts';
+export type { DrillState, DrillVerdict } from './drill/verdict.ts';
 export { TestkitError, type TestkitErrorCode } from './errors.ts';
 export {
   type EtcdCluster,

@@ -54,6 +54,11 @@ export function pausePoint(name: string): Promise<void> {
   return channel?.points.pass(name) ?? AT_ONCE;
 }
 
+/** @internal Calls `listener` with the name of every point that is passed, whether a pause was ordered or not. */
+export function onPausePoint(listener: (name: string) => void): void {
+  channel?.points.listen(listener);
+}
+
 const AT_ONCE = Promise.resolve();
 
 class Channel implements WorkerChannel<Typed, Typed> {

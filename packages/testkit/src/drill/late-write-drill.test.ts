@@ -1,0 +1,88 @@
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type EtcdServer, startEtcd } from '../etcd-server.ts';
+import type { FileFault } from '../fixtures/file-worker.ts';
+import { TemporaryFolder } from '../owned-server.ts';
+import { lateWriteDrill } from './late-write-drill.ts';
+
+const WORKER = new URL('../fixtures/file-worker.ts', import.meta.url);
+
+let etcd: EtcdServer;
+const folder = new TemporaryFolder('lockkeeper-drill-');
+const file = join(folder.path, 'log');
+beforeAll(async () => {
+  etcd = await startEtcd();
+});
+afterAll(async () => {
+  await etcd?.stop();
+  await folder.remove();
+});
+
+const drill = (does: FileFault, pausePoints?: readonly string[]) =>
+  lateWriteDrill({
+    worker: WORKER,
+    resource: { reset: () => writeFile(file, ''), read: () => readFile(file, 'utf8') },
+    etcd,
+    pausePoints,
+    data: { file, does },
+    timeoutMs: 20_000,
+  });
+
+describe('lateWriteDrill', { timeout: 120_000 }, () => {
+  it('finds a late write that destroys nothing', async () => {
+    const report = await drill('appends');
+    expect(report).toMatchObject({ verdict: 'exposed', lostUpdates: [] });
+    expect(report.staleWrites).toEqual([expect.stringMatching(/^first-/)]);
+    expect(report.points.map(({ point }) => point)).toEqual(['after the check']);
+  });
+
+  it('calls protected where the first found out in time, and says so', async () => {
+    const report = await drill('looks first');
+    expect(report.verdict).toBe('protected');
+    expect(report.text).toMatch(
+      /after the check: the first worker's write was not accepted: rejected, .*lost/,
+    );
+  });
+
+  it.each([
+    ['where the first ended', 'exits when late', 'after the check', /did not come to its end: .*exit code 3/],
+    [
+      'where the point is never reached',
+      'appends',
+      'nowhere',
+      /run ended \(acknowledged\) and had not paused/,
+    ],
+    ['where nothing was held yet', 'appends', 'before the lock', /held no lock of Lockkeeper when it paused/],
+  ] as const)('is inconclusive %s', async (_, does, point, reason) => {
+    const report = await drill(does, [point]);
+    expect(report.points).toMatchObject([{ point, verdict: 'inconclusive' }]);
+    expect(report.points[0]?.reason).toMatch(reason);
+    expect(report.verdict).toBe('inconclusive');
+  });
+
+  it.each([
+    ['no lock was taken', 'takes no lock', /without a pause the first run acquired no lock of Lockkeeper/],
+    [
+      'the updates are not in the storage',
+      'forgets',
+      /resource\.read\(\) gave ""; expected the updates first-/,
+    ],
+  ] as const)('fails where already without a pause %s', async (_, does, message) => {
+    await expect(drill(does)).rejects.toMatchObject({
+      code: 'drill-failed',
+      message: expect.stringMatching(message),
+    });
+  });
+
+  it('says what is wrong with its options', async () => {
+    await expect(drill('appends', [])).rejects.toThrow(
+      'lateWriteDrill: no pause point: pausePoints is empty',
+    );
+    const noUrl = drill('appends', ['in flight']);
+    await expect(noUrl).rejects.toThrow('the point "in flight" needs resource.url');
+    const worker = new URL('../deferred.ts', import.meta.url);
+    const noRun = lateWriteDrill({ worker, etcd, resource: { reset: () => {}, read: () => '' } });
+    await expect(noRun).rejects.toThrow(/exports no function "run"/);
+  });
+});
