@@ -200,6 +200,100 @@ export function describeBreaking(where: string, newWorld: MakeLockWorld): void {
       expect(await soon(world, writing)).toHaveProperty('standing', 'held');
     });
 
+    it('takes a permit: seals its slot at exactly its token, deletes its keys, and the next one gets the slot', async () => {
+      const world = await newWorld();
+      const [owner, operator] = [await world.keeper(), await world.keeper()];
+      const slots = [memoryGuard({ resource: 'seat-0' }), memoryGuard({ resource: 'seat-1' })];
+      const claims = (slot: number) => slots.slice(slot, slot + 1);
+      const semaphore = owner.semaphore('x', { permits: 2 });
+      const [first, second] = [await semaphore.acquire({ claims }), await semaphore.acquire({ claims })];
+      const waiting = operator.semaphore('x', { permits: 2 }).acquire({ claims });
+      await world.until('three', async () => (await keysBelow(world, 'semaphore/x/queue')) === 3);
+
+      const { holders } = await operator.inspect('x', { kind: 'semaphore' });
+      const token = JSON.parse(JSON.stringify(holders[1]?.token));
+      expect(token).toBe(`${second.token}`);
+      const breaking = { kind: 'semaphore', token, guards: claims } as const;
+      expect(await operator.break('x', breaking)).toEqual({ outcome: 'broken', unsealed: [] });
+      await expect(slots[1]?.run(second.token.forSlot(1), () => 'late')).rejects.toMatchObject({
+        code: expect.stringMatching(/sealed|stale-token/),
+      });
+      expect(await slots[0]?.inspect()).toEqual({ token: first.token.forSlot(0), sealed: false });
+      await world.until('the broken holder knows', () => second.signal.aborted);
+      expect(second.signal.reason).toMatchObject({ code: 'lost', lossCause: 'key-deleted' });
+      const next = await soon(world, waiting);
+      expect(next.slot).toBe(1);
+      expect(await slots[1]?.run(next.token.forSlot(1), () => 'applied')).toBe('applied');
+      expect(await operator.break('x', breaking)).toEqual({ outcome: 'not-found' });
+      expect(first.standing).toBe('held');
+      expect(next.standing).toBe('held');
+      expect(await keysBelow(world, 'semaphore/x/queue')).toBe(2);
+      expect(await keysBelow(world, 'semaphore/x/slots')).toBe(2);
+    });
+
+    it('takes a waiter of a semaphore out of its queue, and seals nothing', async () => {
+      const world = await newWorld();
+      const keeper = await world.keeper();
+      const semaphore = keeper.semaphore('x', { permits: 1 });
+      const permit = await semaphore.acquire();
+      const waits = [settled(semaphore.acquire()), settled(semaphore.acquire())];
+      await world.until('three', async () => (await keysBelow(world, 'semaphore/x/queue')) === 3);
+      const { waiters } = await keeper.inspect('x', { kind: 'semaphore' });
+      const guards = () => expect.unreachable();
+      const options = { kind: 'semaphore', token: waiters[0]?.token ?? '', guards } as const;
+      expect(await keeper.break('x', options)).toEqual({ outcome: 'broken', unsealed: [] });
+      expect(await soon(world, Promise.race(waits))).toMatchObject({
+        error: { code: 'lost-while-waiting', lossCause: 'key-deleted' },
+      });
+      expect(await keeper.break('x', options)).toEqual({ outcome: 'not-found' });
+      expect(permit.standing).toBe('held');
+      await permit.release();
+      const next = (await soon(world, Promise.all(waits))).find(({ value }) => value !== undefined)?.value;
+      expect(next?.standing).toBe('held');
+    });
+
+    it('a waiter of a semaphore that gets its permit in that moment is sealed by it first', async () => {
+      const world = await newWorld();
+      const owner = await world.keeper();
+      const { keeper: operator, connection } = await world.faulty();
+      const guard = memoryGuard({ resource: 'seat' });
+      const guards = () => [guard];
+      const semaphore = owner.semaphore('x', { permits: 1 });
+      const permit = await semaphore.acquire({ claims: guards });
+      const waiting = semaphore.acquire({ claims: guards });
+      await world.until('two', async () => (await keysBelow(world, 'semaphore/x/queue')) === 2);
+      const { waiters } = await operator.inspect('x', { kind: 'semaphore' });
+      connection.at('beforeSend', async ({ txn }) => {
+        if (txn === undefined || !isEnding(txn) || permit.standing !== 'held') return;
+        await permit.release();
+        await waiting;
+      });
+      const options = { kind: 'semaphore', token: waiters[0]?.token ?? '', guards } as const;
+      expect(await operator.break('x', options)).toEqual({ outcome: 'broken', unsealed: [] });
+      const { token } = await waiting;
+      await expect(guard.run(token.forSlot(0), () => 'late')).rejects.toMatchObject({ code: 'sealed' });
+      expect(await keysBelow(world, 'semaphore/x')).toBe(1);
+    });
+
+    it('takes a permit whose place in the queue is gone, and none by the token of another slot', async () => {
+      const world = await newWorld();
+      const keeper = await world.keeper();
+      const { keeper: owner, connection } = await world.faulty();
+      const permit = await owner.semaphore('x', { permits: 2 }).acquire();
+      const guards = () => [];
+      const other = `${permit.token}`.replace('slot 0', 'slot 1');
+      expect(await keeper.break('x', { kind: 'semaphore', token: other, guards })).toEqual({
+        outcome: 'not-found',
+      });
+      // It cannot give the slot back itself.
+      connection.goSilent();
+      const key = permit.compare()[0]?.key ?? '';
+      await world.raw.txn({ compare: [], success: [{ op: 'delete', key }], failure: [] });
+      const answer = await keeper.break('x', { kind: 'semaphore', token: permit.token, guards });
+      expect(answer).toEqual({ outcome: 'broken', unsealed: [] });
+      expect(await keysBelow(world, 'semaphore/x/slots')).toBe(0);
+    });
+
     it('refuses what it does not know, naming it, before anything is sealed', async () => {
       const world = await newWorld();
       const keeper = await world.keeper();
@@ -212,6 +306,10 @@ export function describeBreaking(where: string, newWorld: MakeLockWorld): void {
         [{ guards: [] }, /token is undefined/],
         [{ token: { ...token, revision: 5 }, guards: [] }, /revision is number 5/],
         [{ token, guards: [], kind: 'mutex' }, /kind is "mutex"/],
+        [{ token, guards: [], kind: 'semaphore' }, /guards is .*expected a function from a slot/],
+        [{ token, guards: () => [], kind: 'semaphore' }, /token is .*expected "slot N of lineage/],
+        [{ token: 'waiting as x', guards: () => [], kind: 'semaphore' }, /token is "waiting as x"/],
+        [{ token: `slot 0 of ${token}`, guards: [], kind: 'lock' }, /token is "slot 0 of/],
         [{ token, guards: [], force: 1 }, /force is 1/],
         [{ token, guards: [], sealTimeoutMs: Number.POSITIVE_INFINITY }, /sealTimeoutMs is Infinity/],
         [{ token, guards: [], timeoutMs: '5' }, /timeoutMs is "5"/],

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { type Keeper, LockkeeperError } from '@lockkeeper/core';
-import { describe, expect, it } from 'vitest';
+import type { FencingToken } from '@lockkeeper/fencing';
+import { describe, expect, expectTypeOf, it } from 'vitest';
 import type { LockWorld, MakeLockWorld } from '../lock-world.ts';
 import { settled, soon } from '../outcome.ts';
 
@@ -141,6 +142,20 @@ export function describeInspecting(where: string, newWorld: MakeLockWorld): void
       await (await reading).release();
     });
 
+    it('a writer that has become a reader holds with the readers, and nothing is wrong with its key', async () => {
+      const world = await newWorld();
+      const keeper = await world.keeper();
+      const { read, write } = keeper.readWriteLock('x');
+      const writer = await write.acquire();
+      await writer.downgrade();
+      const reader = await soon(world, read.acquire());
+      const { holders, waiters, warnings } = await keeper.inspect('x', { kind: 'readWrite' });
+      expect(holders.map(({ mode, revision }) => [mode, revision])).toEqual(
+        [writer, reader].map(({ token }) => ['read', `${token.revision}`]),
+      );
+      expect([waiters, warnings]).toEqual([[], []]);
+    });
+
     it('an election shows who is behind each candidate, and what it proclaims', async () => {
       const world = await newWorld();
       const keeper = await world.keeper({ identity: 'alice' });
@@ -166,7 +181,10 @@ export function describeInspecting(where: string, newWorld: MakeLockWorld): void
       const world = await newWorld();
       const keeper = await world.keeper();
       const refusals: [Promise<unknown>, RegExp][] = [
-        [keeper.inspect('x', { kind: 'mutex' as never }), /kind is "mutex"; expected one of lock, readWrite/],
+        [
+          keeper.inspect('x', { kind: 'mutex' as never }),
+          /kind is "mutex"; expected one of lock, readWrite, semaphore/,
+        ],
         [keeper.inspect('x', { limit: 0 }), /limit is 0/],
         [keeper.inspect('x', null as never), /options is null/],
         [keeper.inspect(''), /name is ""/],
@@ -183,6 +201,114 @@ export function describeInspecting(where: string, newWorld: MakeLockWorld): void
     });
   });
 
+  describe(`locks on ${where}: inspect a semaphore`, () => {
+    it('the permits by slot, with their tokens, and the queue in order', async () => {
+      const world = await newWorld();
+      const [alice, bob] = [
+        await world.keeper({ identity: 'alice' }),
+        await world.keeper({ identity: 'bob' }),
+      ];
+      const empty = await alice.inspect('x', { kind: 'semaphore' });
+      expect(empty).toMatchObject({
+        permits: undefined,
+        holders: [],
+        waiters: [],
+        contenders: 0,
+        warnings: [],
+      });
+      const permits = [await take(alice), await take(bob)];
+      const waiting = [settled(take(bob)), settled(take(alice))];
+      const inLine = async (count: number) =>
+        world.until(`${count} in line`, async () => {
+          return (await alice.inspect('x', { kind: 'semaphore' })).contenders === count;
+        });
+      await inLine(4);
+
+      const picture = await alice.inspect('x', { kind: 'semaphore' });
+      expect(picture).toMatchObject({
+        name: 'x',
+        kind: 'semaphore',
+        permits: 2,
+        contenders: 4,
+        warnings: [],
+      });
+      expect(picture.lineage).toBe(permits[0]?.token.forSlot(0).lineage);
+      expect(picture.holders).toMatchObject([
+        { slot: 0, identity: 'alice', pid: process.pid, foreign: false },
+        { slot: 1, identity: 'bob', pid: process.pid, foreign: false },
+      ]);
+      // Only `forSlot` makes something of it that a guard takes and that can be compared.
+      expectTypeOf(picture.holders[0]?.token).not.toExtend<FencingToken | undefined>();
+      expectTypeOf(picture.waiters[0]?.token).not.toExtend<FencingToken | undefined>();
+      for (const [slot, holder] of picture.holders.entries()) {
+        expect(`${holder.token}`).toBe(`${permits[slot]?.token}`);
+        expect(() => holder.token?.forSlot(1 - slot)).toThrow(/the permit is of slot/);
+        expect(holder.since).toMatch(/^\d{4}-\d\d-\d\dT/);
+        expect(holder.ttlLeftMs).toBeGreaterThan(0);
+        expect(holder.ttlLeftMs).toBeLessThanOrEqual(5_000);
+      }
+      for (const waiter of picture.waiters) expect(waiter.token).toMatch(/^waiting as .+:\d+:.+$/);
+      expect(picture.waiters.map(({ ttlLeftMs }) => ttlLeftMs !== undefined)).toEqual([true, true]);
+      const parsed = JSON.parse(JSON.stringify(picture));
+      expect(parsed.holders[1]).toMatchObject({ slot: 1, token: `${permits[1]?.token}` });
+      const short = await alice.inspect('x', { kind: 'semaphore', limit: 3 });
+      expect([short.holders.length, short.waiters.length, short.contenders]).toEqual([2, 1, 4]);
+
+      const [next] = picture.waiters;
+      await permits[1]?.release();
+      await inLine(3);
+      await world.until('granted', async () => {
+        return (await alice.inspect('x', { kind: 'semaphore' })).holders.length === 2;
+      });
+      const later = await alice.inspect('x', { kind: 'semaphore' });
+      expect(later.holders[1]).toMatchObject({ slot: 1, acquisition: next?.acquisition });
+      await Promise.all([alice.close(), bob.close()]);
+      await Promise.all(waiting);
+    });
+
+    it('warns of what takes a slot, or a place in the queue, without being a permit', async () => {
+      const world = await newWorld();
+      const keeper = await world.keeper();
+      const { keeper: owner, connection } = await world.faulty();
+      const folder = `${world.namespace}/semaphore/x`;
+      const warnings = async () => (await keeper.inspect('x', { kind: 'semaphore' })).warnings;
+      const permit = await take(owner);
+      const [queued] = permit.compare();
+      connection.goSilent();
+      await world.raw.txn({
+        compare: [],
+        success: [{ op: 'delete', key: queued?.key ?? '' }],
+        failure: [],
+      });
+      expect(await warnings()).toEqual([
+        expect.stringMatching(/slots\/0" takes the slot for somebody who is not/),
+      ]);
+      connection.heal();
+      await permit.release();
+      await world.until('its slot is free', async () => (await warnings()).length === 0);
+
+      const { lease } = await putStranger(world, 'semaphore/x/queue');
+      expect(await warnings()).toEqual([
+        expect.stringMatching(/another program's: it takes a permit's place/),
+      ]);
+      await put(world, `${folder}/slots/1`, lease);
+      expect(await warnings()).toEqual([
+        expect.stringMatching(/slots\/1" is another program's, and takes the slot/),
+        expect.stringContaining('place in the queue'),
+      ]);
+      const { holders } = await keeper.inspect('x', { kind: 'semaphore' });
+      expect(holders).toMatchObject([{ slot: 1, foreign: true, token: undefined }]);
+      await world.raw.revoke(lease);
+      await put(world, `${folder}/slots/01`);
+      expect(await warnings()).toEqual([
+        expect.stringMatching(/slots\/01" has no lease/),
+        expect.stringMatching(/slots\/01" is no slot/),
+      ]);
+      await put(world, `${folder}/limit`, 0n, 'many');
+      expect((await warnings())[0]).toMatch(/limit" says "many", which is no number of permits/);
+    });
+  });
+
   describe(`locks on ${where}: list`, () => {
     it('every lock that somebody stands in line for, by name, whatever the size of the pages', async () => {
       const world = await newWorld();
@@ -195,6 +321,9 @@ export function describeInspecting(where: string, newWorld: MakeLockWorld): void
       await keeper.readWriteLock('a').read.acquire();
       await keeper.readWriteLock('a').read.acquire();
       await keeper.election('a').campaign({ value: 'v' });
+      await take(keeper, 'a');
+      await (await take(keeper, 'idle')).release();
+      await put(world, `${world.namespace}/semaphore/a/queue/1`);
       await putStranger(world, 'election/b', 'other');
       // The last to come, with the first of the keys.
       await put(world, `${world.namespace}/lock/a/0`);
@@ -210,6 +339,7 @@ export function describeInspecting(where: string, newWorld: MakeLockWorld): void
           ['a', 'election', 1, 0],
           ['a', 'lock', 1, 3],
           ['a', 'readWrite', 2, 0],
+          ['a', 'semaphore', 1, 1],
           ['a%2Fb', 'lock', 1, 0],
           ['a/b', 'lock', 1, 0],
           ['b', 'election', 1, 0],
@@ -218,17 +348,24 @@ export function describeInspecting(where: string, newWorld: MakeLockWorld): void
         expect(list.map(({ holder }) => holder?.identity)).toEqual(
           list.map(({ name }) => (name === 'b' ? undefined : 'alice')),
         );
-        expect(JSON.parse(JSON.stringify(list))).toHaveLength(9);
+        expect(JSON.parse(JSON.stringify(list))).toHaveLength(10);
       }
       const locks = await keeper.list({ kinds: ['lock'] });
       expect(locks.map(({ name }) => name)).toEqual([...odd].sort());
       for (const { name, holder } of locks) expect(holder).toEqual(await holderOf(keeper, name));
+      const [permits] = await keeper.list({ kinds: ['semaphore'] });
+      expect(JSON.parse(JSON.stringify(permits?.holder))).toMatchObject({
+        slot: 0,
+        token: expect.stringMatching(/^slot 0 of /),
+      });
       expect((await keeper.list({ kinds: ['election'] })).map(({ name }) => name)).toEqual(['a', 'b']);
       await keeper.close();
       await Promise.all(waits);
     });
   });
 }
+
+const take = (keeper: Keeper, name = 'x') => keeper.semaphore(name, { permits: 2 }).acquire();
 
 async function holderOf(keeper: Keeper, name: string): Promise<object> {
   const [holder] = (await keeper.inspect(name)).holders;

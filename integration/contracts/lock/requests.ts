@@ -48,13 +48,26 @@ export function describeReleaseRequests(where: string, newWorld: MakeLockWorld):
       await b.readWriteLock('x').read.acquire();
       const ask = { reason: 'please' };
       expect(await c.readWriteLock('x').write.requestRelease(ask)).toEqual({ asked: 2 });
+      const writing = settled(c.readWriteLock('x').write.acquire());
+      await world.until('a writer waits', async () => {
+        return (await a.inspect('x', { kind: 'readWrite' })).contenders === 3;
+      });
+      // A reader that a waiting writer keeps out asks those who hold, and not the one who waits.
+      expect(await b.readWriteLock('x').read.requestRelease(ask)).toEqual({ asked: 2 });
+      const writer = await a.readWriteLock('y').write.acquire();
+      await writer.downgrade();
+      await b.readWriteLock('y').read.acquire();
+      expect(await c.readWriteLock('y').write.requestRelease(ask)).toEqual({ asked: 2 });
+      await c.close();
+      await writing;
+      const d = await world.keeper();
       await a.lock('m').acquire();
       await b.lock('n').acquire();
-      expect(await c.locks(['m', 'n', 'free']).requestRelease(ask)).toEqual({ asked: 2 });
-      expect(await c.lock('free').requestRelease(ask)).toEqual({ asked: 0 });
+      expect(await d.locks(['m', 'n', 'free']).requestRelease(ask)).toEqual({ asked: 2 });
+      expect(await d.lock('free').requestRelease(ask)).toEqual({ asked: 0 });
       const foreign = { op: 'put', key: `${world.namespace}/lock/foreign/694d71dd`, value: '' } as const;
       await world.raw.txn({ compare: [], success: [foreign], failure: [] });
-      expect(await c.lock('foreign').requestRelease(ask)).toEqual({ asked: 0 });
+      expect(await d.lock('foreign').requestRelease(ask)).toEqual({ asked: 0 });
     });
 
     it('are refused without a reason', async () => {

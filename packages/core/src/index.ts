@@ -1,4 +1,3 @@
-export type { BreakAnswer, BreakOptions } from './break-lock.ts';
 export { type Clock, systemClock, type Timer, type TimerOptions } from './clock.ts';
 export type { EndSignal } from './close-on-signals.ts';
 export type {
@@ -49,9 +48,7 @@ export {
 } from './errors.ts';
 export { FencedTxn, type FencedTxnReply, fencedTxn } from './fenced-txn.ts';
 export type { HealthOptions, KeeperHealth, SessionHealth } from './health.ts';
-export type { InspectedContender, InspectOptions, LockInspection } from './inspect.ts';
 export { type CloseOptions, connect, type Keeper, type ReadWriteLock } from './keeper.ts';
-export type { ListedContender, ListedLock, ListOptions } from './list-locks.ts';
 export type {
   AcquireOptions,
   LockOptions,
@@ -60,13 +57,27 @@ export type {
 } from './lock/acquire-options.ts';
 export type { Contender } from './lock/acquisition.ts';
 export type { Hold, HoldStanding, ReleaseAnswer } from './lock/hold.ts';
+export type { LockKind } from './lock/key-layout.ts';
 export type { Lock, TryAcquired } from './lock/lock.ts';
 export type { ReleaseRequest } from './lock/release-request.ts';
 export type { WriteHold } from './lock/write-hold.ts';
-export type { LockKind } from './lock-kind.ts';
+export type { BreakLockOptions, BreakOptions, BreakPermitOptions } from './operators/break-lock.ts';
+export type { BreakAnswer } from './operators/breaking.ts';
+export type { ListedContender, ListedLock, ListedPermit } from './operators/crowd.ts';
+export type { Inspection } from './operators/inspect.ts';
+export type { InspectedContender, LockInspection } from './operators/inspect-lock.ts';
+export type {
+  InspectedPermit,
+  InspectedPermitWaiter,
+  SemaphoreInspection,
+} from './operators/inspect-semaphore.ts';
+export type { InspectOptions } from './operators/inspection.ts';
+export type { ListOptions } from './operators/list-locks.ts';
+export type { QueueKind } from './operators/lock-kind.ts';
+export type { Sealable } from './operators/seal-guards.ts';
 export type { ConnectOptions, Logger } from './options.ts';
-export type { Sealable } from './seal-guards.ts';
-export type { Permit, PermitToken } from './semaphore/permit.ts';
+export type { Permit } from './semaphore/permit.ts';
+export { PermitToken } from './semaphore/permit-token.ts';
 export type {
   AcquirePermitOptions,
   Semaphore,

@@ -1,5 +1,4 @@
 import type { TokenVerifier } from '@lockkeeper/fencing';
-import { type BreakAnswer, type BreakOptions, breakLock } from './break-lock.ts';
 import { closeOnSignals, type EndSignal } from './close-on-signals.ts';
 import { type Coordinator, DEFAULT_CALL_TIMEOUT_MS } from './coordinator/coordinator.ts';
 import { HistoryWatch } from './coordinator/history-watch.ts';
@@ -7,17 +6,22 @@ import { Election, type LeaderOptions } from './election/election.ts';
 import type { Term } from './election/term.ts';
 import { LockkeeperError } from './errors.ts';
 import { type HealthOptions, type KeeperHealth, readHealth } from './health.ts';
-import { type InspectOptions, inspectLock, type LockInspection } from './inspect.ts';
-import { type ListedLock, type ListOptions, listLocks } from './list-locks.ts';
+
 import type { LockOptions } from './lock/acquire-options.ts';
 import { BackOff } from './lock/back-off.ts';
 import type { Hold } from './lock/hold.ts';
-import { KeyLayout } from './lock/key-layout.ts';
+import { KeyLayout, type LockKind } from './lock/key-layout.ts';
 import { Lock } from './lock/lock.ts';
 import type { LockHost } from './lock/lock-host.ts';
 import { OwnershipWatch } from './lock/ownership-watch.ts';
 import { Surroundings } from './lock/surroundings.ts';
 import { WriteHold } from './lock/write-hold.ts';
+import { type BreakOptions, breakLock } from './operators/break-lock.ts';
+import type { BreakAnswer } from './operators/breaking.ts';
+import type { ListedLock } from './operators/crowd.ts';
+import { type Inspection, inspect } from './operators/inspect.ts';
+import type { InspectOptions } from './operators/inspection.ts';
+import { type ListOptions, listLocks } from './operators/list-locks.ts';
 import { type ConnectOptions, type ResolvedOptions, resolveOptions } from './options.ts';
 import { Semaphore, type SemaphoreOptions } from './semaphore/semaphore.ts';
 import { readLineage } from './session/lineage.ts';
@@ -184,16 +188,21 @@ export class Keeper implements AsyncDisposable {
    * Who holds the lock `name`, and who waits for it, at one revision of etcd: for eyes and tools. It may have changed
    * by the time it arrives, so nothing is decided by it. What the contenders tell of themselves is not verified.
    *
-   * A set of locks counts as a holder wherever it is first, though it may still wait elsewhere.
+   * A set of locks counts as a holder wherever it is first, though it may still wait elsewhere. A semaphore is shown by
+   * its slots, and warnings tell of what takes one without being a permit.
    * @throws {@link LockkeeperError} `invalid-option`, `unreachable`, `permission-denied`, `closed`; or
    * `signal.reason`.
    */
-  async inspect(name: string, options: InspectOptions = {}): Promise<LockInspection> {
-    return inspectLock(this.#host, name, options);
+  async inspect<Kind extends LockKind = 'lock'>(
+    name: string,
+    options: InspectOptions<Kind> = {},
+  ): Promise<Inspection<Kind>> {
+    // The kind decides which of them it is.
+    return (await inspect(this.#host, name, options)) as Inspection<Kind>;
   }
 
   /**
-   * Every lock, read/write lock and election of this namespace that somebody holds or waits for, in the order of the
+   * Every lock, read/write lock, semaphore and election of this namespace that somebody holds or waits for, in the order of the
    * names. Read in pages, each at a revision of its own: on a busy namespace this is no picture of one moment; a lock
    * that is held throughout is in it. Keys that no keeper would write are left out.
    * @throws {@link LockkeeperError} as `inspect`.
@@ -203,7 +212,7 @@ export class Keeper implements AsyncDisposable {
   }
 
   /**
-   * For operators: takes the lock `name` from the holder of `token`, or takes that waiter out of the queue.
+   * For operators: takes the lock or the permit `name` from the holder of `token`, or takes that waiter out of the queue.
    *
    * Of a holder the guards are sealed first, for exactly this token: its writes are refused from then on, those of the
    * waiters behind it are not. Only when all have confirmed is its key deleted, that and no other; then the next in

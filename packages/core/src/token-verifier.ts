@@ -15,8 +15,9 @@ import type {
 } from './coordinator/coordinator.ts';
 import { isDowngraded, readContender } from './lock/acquisition.ts';
 import { KeyLayout, keySegment } from './lock/key-layout.ts';
-import { isInTheWay, type LockKind, type LockQueue, type Mode, queueOf } from './lock-kind.ts';
+import { cameAs, isInTheWay, type Mode, rivalsOf, spanOf } from './lock/queue-view.ts';
 import { LookupGate } from './lookup-gate.ts';
+import { type LockQueue, type QueueKind, queueOf } from './operators/lock-kind.ts';
 import { AbortScope, unlessAborted } from './signals.ts';
 import { checkMethods, checkObject, duration, invalidOption } from './validation.ts';
 
@@ -39,7 +40,7 @@ export interface TokenVerifierOptions extends VerifierLimits {
   readonly namespace?: string | undefined;
 }
 
-export type VerifiableKind = Exclude<LockKind, 'election'>;
+export type VerifiableKind = Exclude<QueueKind, 'election'>;
 
 /** How long an answer "no such grant" is given again without asking etcd. */
 const REFUSED_MS = 1_000;
@@ -150,9 +151,9 @@ class Verifier {
     };
     const success = [
       { op: 'range', key: this.#lineageKey } as const,
-      lastOf(this.#queue.span, token.revision),
-      lastOf(this.#queue.rivalsOf('write'), token.revision - 1n),
-      lastOf(this.#queue.rivalsOf('read'), token.revision - 1n),
+      lastOf(spanOf(this.#queue), token.revision),
+      lastOf(rivalsOf(this.#queue, 'write'), token.revision - 1n),
+      lastOf(rivalsOf(this.#queue, 'read'), token.revision - 1n),
     ];
     const request = { compare: [], success, failure: [] };
     const { revision, results } = await this.#coordinator.txn(request, { timeoutMs });
@@ -162,7 +163,7 @@ class Verifier {
     if (token.revision > revision) return `etcd is only at revision ${revision}`;
     if (own === undefined || !isGrantOf(own, token))
       return 'no such grant stands (never made for this lock, released, or lost)';
-    const mode = this.#queue.modeOf(own.key);
+    const mode = cameAs(this.#queue, own.key);
     const before = mode === 'read' ? beforeReader : beforeWriter;
     if (before !== undefined && isInTheWay(before, mode)) return 'it is still queued';
     return whyNotInMode(token, mode, isDowngraded(own));

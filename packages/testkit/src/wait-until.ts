@@ -1,4 +1,4 @@
-import type { InspectOptions, Keeper, LockInspection } from '@lockkeeper/core';
+import type { Inspection, Keeper, LockKind } from '@lockkeeper/core';
 import { TestkitError } from './errors.ts';
 
 /** Taken when the file is loaded: fake timers that a test installs later must not stop a wait. */
@@ -11,7 +11,10 @@ export interface WaitOptions {
   readonly timeoutMs?: number | undefined;
 }
 
-export interface QueueWaitOptions extends WaitOptions, Pick<InspectOptions, 'kind'> {}
+export interface QueueWaitOptions<Kind extends LockKind = LockKind> extends WaitOptions {
+  /** Default `lock`. */
+  readonly kind?: Kind | undefined;
+}
 
 /**
  * Waits for a fact that can be observed, looking every 20 ms, also while a test's fake timers stand still.
@@ -38,16 +41,16 @@ export async function waitUntil(
  * @returns who holds and who waits.
  * @throws {@link TestkitError} `timeout`; what `keeper.inspect` throws.
  */
-export async function waitUntilQueued(
+export async function waitUntilQueued<Kind extends LockKind = 'lock'>(
   keeper: Pick<Keeper, 'inspect'>,
   name: string,
   count: number,
-  { kind, timeoutMs }: QueueWaitOptions = {},
-): Promise<LockInspection> {
+  { kind, timeoutMs }: QueueWaitOptions<Kind> = {},
+): Promise<Inspection<Kind>> {
   if (!Number.isInteger(count) || count < 1 || count > 999) {
     throw new TestkitError('invalid-option', `count is ${count}; expected 1 to 999`);
   }
-  let seen: LockInspection | undefined;
+  let seen: Inspection<Kind> | undefined;
   const queued = async () => {
     seen = await keeper.inspect(name, { kind, limit: 1_000 });
     return seen.waiters.length >= count;
@@ -58,5 +61,5 @@ export async function waitUntilQueued(
     if (!(error instanceof TestkitError)) throw error;
     throw new TestkitError('timeout', `${error.message}; ${seen?.waiters.length ?? 0} do`);
   }
-  return seen as LockInspection;
+  return seen as Inspection<Kind>;
 }

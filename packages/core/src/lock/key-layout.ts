@@ -28,6 +28,12 @@ export function keySegment(field: string, value: unknown): string {
   }
 }
 
+/**
+ * What has a queue under a name: a lock (sets of locks stand in those too), a read/write lock, a semaphore, an
+ * election.
+ */
+export type LockKind = 'lock' | 'readWrite' | 'semaphore' | 'election';
+
 /** One queue that a contender stands in: where its key goes, and for whose leaving it waits. */
 export interface Queue {
   /** Own keys lie below this. */
@@ -45,11 +51,11 @@ export interface Queue {
   readonly isOfReaders?: boolean;
   /** Whether a rival that holds, and has become a reader, need not leave first. */
   readonly sharesWithDowngraded?: boolean;
-  /** Where those of the rivals stand who hold together. */
-  readonly readers?: string;
+  /** Of readers and writers: where the writers' keys lie. Who stands elsewhere is a reader, and readers hold together. */
+  readonly writers?: string;
   /**
-   * Queues of one family wait for each other: nobody may wait in one while holding in another. None: whoever holds
-   * here may wait here.
+   * Queues of one family wait for each other: nobody may wait in one while holding in another. Below it lie the keys
+   * of all of them. None: whoever holds here may wait here.
    */
   readonly family?: string;
 }
@@ -58,6 +64,15 @@ export interface SemaphoreKeys {
   readonly queue: Queue;
   readonly slots: Required<KeySpan>;
   readonly limit: string;
+}
+
+/** As many as one semaphore may have. */
+export const MOST_PERMITS = 1_000;
+
+/** The number of the slot whose key it is; `undefined`: it is none of a slot. */
+export function slotOf({ slots }: SemaphoreKeys, key = ''): number | undefined {
+  const slot = Number(key.slice(slots.key.length));
+  return key === `${slots.key}${slot}` && slot >= 0 && slot < MOST_PERMITS ? slot : undefined;
 }
 
 /** Where everything of one namespace lives in etcd. */
@@ -73,9 +88,14 @@ export class KeyLayout {
   }
 
   /** Below which the queues of each kind lie, a segment of the name before each. */
-  get folders(): Readonly<Record<'lock' | 'readWrite' | 'election', string>> {
+  get folders(): Readonly<Record<LockKind, string>> {
     const root = this.#root;
-    return { lock: `${root}/lock/`, readWrite: `${root}/rw/`, election: `${root}/election/` };
+    return {
+      lock: `${root}/lock/`,
+      readWrite: `${root}/rw/`,
+      semaphore: `${root}/semaphore/`,
+      election: `${root}/election/`,
+    };
   }
 
   /** A lock: every key below is a holder or a waiter, and everybody waits for everybody before him. */
@@ -97,9 +117,10 @@ export class KeyLayout {
         rivals: prefixSpan(writers),
         isOfReaders: true,
         sharesWithDowngraded: true,
+        writers,
         family,
       },
-      write: { keys: writers, rivals: prefixSpan(family), readers, isRewritable: true, family },
+      write: { keys: writers, rivals: prefixSpan(family), isRewritable: true, writers, family },
     };
   }
 

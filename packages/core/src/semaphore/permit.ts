@@ -1,40 +1,6 @@
-import { type FencingToken, GuardError } from '@lockkeeper/fencing';
 import type { Compare } from '../coordinator/coordinator.ts';
 import type { Hold, HoldStanding, ReleaseAnswer } from '../lock/hold.ts';
-
-/**
- * The token of a permit. Permits of two slots are held at the same time, so their tokens have no order; only
- * within one slot does a later one fence an earlier one. That is why this is no `FencingToken`, and why a guard
- * gets one only by naming the slot that its resource belongs to.
- */
-export class PermitToken {
-  readonly slot: number;
-  readonly #token: FencingToken;
-
-  /** @internal */
-  constructor(slot: number, token: FencingToken) {
-    this.slot = slot;
-    this.#token = token;
-  }
-
-  /**
-   * The fencing token for the guard of slot `slot`'s resource.
-   * @throws {@link GuardError} `invalid-token` where the permit is of another slot.
-   */
-  forSlot(slot: number): FencingToken {
-    if (slot === this.slot) return this.#token;
-    throw new GuardError('invalid-token', `slot is ${String(slot)}; the permit is of slot ${this.slot}`);
-  }
-
-  /** `slot 3 of lineage:revision:acquisition`, for people. */
-  toString(): string {
-    return `slot ${this.slot} of ${this.#token}`;
-  }
-
-  toJSON(): string {
-    return this.toString();
-  }
-}
+import { PermitToken } from './permit-token.ts';
 
 /** Proof of one permit: a hold on one slot of a semaphore. */
 export class Permit implements AsyncDisposable {

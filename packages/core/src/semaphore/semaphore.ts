@@ -4,6 +4,7 @@ import type { AcquireOptions, LockOptions, TryAcquireOptions } from '../lock/acq
 import { checkClaims } from '../lock/acquire-options.ts';
 import type { Acquisition, Contender } from '../lock/acquisition.ts';
 import type { Hold } from '../lock/hold.ts';
+import { MOST_PERMITS, slotOf } from '../lock/key-layout.ts';
 import { Lock } from '../lock/lock.ts';
 import type { LockHost } from '../lock/lock-host.ts';
 import { checkObject, invalidOption } from '../validation.ts';
@@ -30,8 +31,6 @@ export type TryAcquirePermitOptions = Omit<TryAcquireOptions, 'claims'> & SlotCl
 export type TryAcquiredPermit =
   | { readonly permit: Permit; readonly holder?: undefined }
   | { readonly permit?: undefined; readonly holder: Contender | undefined };
-
-const MOST_PERMITS = 1_000;
 
 /**
  * A counting semaphore: at most `permits` hold at once, in the order in which they queued. Every permit is a slot,
@@ -120,7 +119,7 @@ export class Semaphore {
 
   #lock(claims: SlotClaims['claims']): Lock {
     const claimsOf = (acquisition: Acquisition) =>
-      checkClaims(claims?.(slotOf(acquisition.places.at(-1)?.key)));
+      checkClaims(claims?.(this.#slotOf(acquisition.places.at(-1)?.key)));
     const target = {
       name: this.name,
       noun: 'semaphore',
@@ -133,12 +132,14 @@ export class Semaphore {
 
   #permit(hold: Hold): Permit {
     const key = hold.compare().find(({ key }) => key.startsWith(this.#plan.keys.slots.key))?.key;
-    return new Permit(hold, slotOf(key));
+    return new Permit(hold, this.#slotOf(key));
   }
-}
 
-function slotOf(key = ''): number {
-  return Number(key.slice(key.lastIndexOf('/') + 1));
+  #slotOf(key: string | undefined): number {
+    const slot = slotOf(this.#plan.keys, key);
+    if (slot === undefined) throw new Error(`a permit without a slot: ${key}`);
+    return slot;
+  }
 }
 
 function checkPermits(permits: unknown): number {

@@ -1,27 +1,28 @@
 import { type Claimable, type FencingToken, GuardError } from '@lockkeeper/fencing';
-import type { Clock } from './clock.ts';
-import { LockkeeperError } from './errors.ts';
-import { BackOff } from './lock/back-off.ts';
-import { AbortScope, unlessAborted } from './signals.ts';
+import type { Clock } from '../clock.ts';
+import { LockkeeperError } from '../errors.ts';
+import { BackOff } from '../lock/back-off.ts';
+import { AbortScope, unlessAborted } from '../signals.ts';
 
 /** The part of a guard that stops a hold for good. */
 export type Sealable = Pick<Claimable, 'resource' | 'seal'>;
 
 export interface Sealing {
-  readonly guards: readonly Sealable[];
   readonly timeoutMs: number;
   readonly force: boolean;
 }
 
 /**
  * Asks every guard to accept nothing more of a holder's tokens, until it confirms or the time is over.
+ * @param what - is not broken, in the message.
  * @returns the resources of those that did not, where that is allowed.
  * @throws LockkeeperError `seal-failed`, or the signal's reason.
  */
 export async function sealGuards(
   clock: Clock,
-  { guards, timeoutMs, force }: Sealing,
-  name: string,
+  guards: readonly Sealable[],
+  { timeoutMs, force }: Sealing,
+  what: string,
   tokens: readonly FencingToken[],
   signal: AbortSignal,
 ): Promise<readonly string[]> {
@@ -42,13 +43,9 @@ export async function sealGuards(
     ({ resource, error }) => `guard "${resource}" did not seal it: ${messageOf(error)}`,
   );
   const errors = failures.map(({ error }) => error);
-  throw new LockkeeperError(
-    'seal-failed',
-    `lock "${name}": token ${tokens[0]} is not broken: ${why.join('; ')}`,
-    {
-      cause: errors.length === 1 ? errors[0] : new AggregateError(errors, why.join('; ')),
-    },
-  );
+  throw new LockkeeperError('seal-failed', `${what} is not broken: ${why.join('; ')}`, {
+    cause: errors.length === 1 ? errors[0] : new AggregateError(errors, why.join('; ')),
+  });
 }
 
 /** Sealing is idempotent, so an unknown outcome is asked again. */

@@ -1,52 +1,25 @@
-import type {
-  CallOptions,
-  Coordinator,
-  KeySpan,
-  KeyValue,
-  Operation,
-  RangeResult,
-} from './coordinator/coordinator.ts';
-import { prefixSpan } from './coordinator/coordinator.ts';
-import { LockkeeperError } from './errors.ts';
 import {
-  asRange,
-  checkCount,
-  describeContender,
-  type InspectedContender,
-  type OperatorHost,
-  textOf,
-} from './inspect.ts';
-import { type KeyLayout, keySegment } from './lock/key-layout.ts';
-import {
-  belongTogether,
-  checkKind,
-  countHolders,
-  LOCK_KINDS,
-  type LockKind,
-  type LockQueue,
-  queueOf,
-} from './lock-kind.ts';
-import { AbortScope } from './signals.ts';
-import { checkObject, invalidOption } from './validation.ts';
+  type CallOptions,
+  type Coordinator,
+  type KeySpan,
+  type KeyValue,
+  type Operation,
+  prefixSpan,
+  type RangeResult,
+} from '../coordinator/coordinator.ts';
+import { LockkeeperError } from '../errors.ts';
+import { type KeyLayout, keySegment, type LockKind } from '../lock/key-layout.ts';
+import { AbortScope } from '../signals.ts';
+import { checkObject, invalidOption } from '../validation.ts';
+import { type Crowd, crowdOf, type ListedLock } from './crowd.ts';
+import { asRange, checkCount, type OperatorHost, textOf } from './inspection.ts';
+import { checkKind, LOCK_KINDS } from './lock-kind.ts';
 
 export interface ListOptions extends CallOptions {
   /** Default: all. */
   readonly kinds?: readonly LockKind[] | undefined;
   /** How many keys are read at a time, 1 to 500. Default 500. */
   readonly pageSize?: number | undefined;
-}
-
-/** Who holds, without what only `inspect` asks for. */
-export type ListedContender = Omit<InspectedContender, 'ttlLeftMs' | 'value'>;
-
-/** A lock that somebody has or waits for. Plain data, ready for JSON. */
-export interface ListedLock {
-  readonly name: string;
-  readonly kind: LockKind;
-  /** The first of the holders. `undefined`: it left while this was read. */
-  readonly holder: ListedContender | undefined;
-  readonly holders: number;
-  readonly waiters: number;
 }
 
 /** Names have up to 3 KB once they are encoded, and so has the namespace: 500 keys stay far below 4 MB. */
@@ -80,12 +53,6 @@ function checkKinds(kinds: unknown): readonly LockKind[] {
   return [...new Set(kinds.map((kind, index) => checkKind(`kinds[${index}]`, kind)))];
 }
 
-/** The contenders for one name, in the order in which they came. */
-interface Crowd {
-  readonly queue: LockQueue;
-  readonly keys: KeyValue[];
-}
-
 async function readKind(
   coordinator: Coordinator,
   layout: KeyLayout,
@@ -94,19 +61,18 @@ async function readKind(
   call: CallOptions,
 ): Promise<Iterable<Crowd>> {
   const folder = layout.folders[kind];
-  const crowds = new Map<string, Crowd | undefined>();
+  const found = new Map<string, KeyValue[]>();
   for await (const kv of keysIn(coordinator, prefixSpan(folder), pageSize, call)) {
     const end = kv.key.indexOf('/', folder.length);
     const segment = kv.key.slice(folder.length, Math.max(end, folder.length));
-    if (!crowds.has(segment)) {
-      const name = nameOf(segment);
-      crowds.set(segment, name === undefined ? undefined : { queue: queueOf(layout, kind, name), keys: [] });
-    }
-    crowds.get(segment)?.keys.push(kv);
+    const keys = found.get(segment);
+    if (keys === undefined) found.set(segment, [kv]);
+    else keys.push(kv);
   }
-  const all = [...crowds.values()].flatMap((crowd) => crowd ?? []);
-  for (const { keys } of all) keys.sort((a, b) => Number(a.createRevision - b.createRevision));
-  return all;
+  return [...found].flatMap(([segment, keys]) => {
+    const name = nameOf(segment);
+    return (name === undefined ? undefined : crowdOf(layout, kind, name, keys)) ?? [];
+  });
 }
 
 /** `undefined` for what no name of ours comes to. */
@@ -146,44 +112,8 @@ async function describeAll(
   lineageKey: string,
   call: CallOptions,
 ): Promise<ListedLock[]> {
-  const firsts = crowds.map(({ queue, keys: [first] }) =>
-    first === undefined ? [] : lookAt(queue, first.key),
-  );
-  const success: Operation[] = [{ op: 'range', key: lineageKey }, ...firsts.flat()];
+  const success: Operation[] = [{ op: 'range', key: lineageKey }, ...crowds.flatMap(({ lookAt }) => lookAt)];
   const reply = await coordinator.txn({ compare: [], success, failure: [] }, call);
   const [lineage, ...found] = reply.results.map((result) => asRange(result).kvs[0]);
-  return crowds.map(({ queue, keys }, index) => {
-    const [kv, details = kv] = found.splice(0, firsts[index]?.length);
-    const holders = countHolders(keys.map(({ key }) => queue.modeOf(key)));
-    return {
-      name: queue.name,
-      kind: queue.kind,
-      holder:
-        kv !== undefined && kv.createRevision === keys[0]?.createRevision
-          ? summarize(queue, kv, details, textOf(lineage))
-          : undefined,
-      holders,
-      waiters: keys.length - holders,
-    };
-  });
-}
-
-/** What a candidate proclaims may be long, so it is left out. */
-function lookAt(queue: LockQueue, key: string): Operation[] {
-  if (queue.details === undefined) return [{ op: 'range', key }];
-  return [
-    { op: 'range', key, keysOnly: true },
-    { op: 'range', key: queue.detailsKeyOf(key) },
-  ];
-}
-
-function summarize(
-  queue: LockQueue,
-  kv: KeyValue,
-  details: KeyValue | undefined,
-  lineage: string | undefined,
-): ListedContender {
-  const own = details !== undefined && belongTogether(kv, details) ? details : undefined;
-  const { value: _, ...summary } = describeContender(queue, kv, own, lineage);
-  return summary;
+  return crowds.map(({ lookAt, list }) => list(found.splice(0, lookAt.length), textOf(lineage)));
 }
