@@ -10,20 +10,28 @@ const core = join(dirname(fileURLToPath(import.meta.url)), '..', '..', 'packages
  * Returns its folder. Each user (a test file) gets copies of its own, since test files run side by side.
  * @throws Error if the text of an edit is not there exactly once: then the mutation no longer says anything.
  */
-export async function makeMutant({ name, edits }: Mutation, user: string): Promise<string> {
-  const folder = join(core, '.cache', 'mutants', user, name.replace(/[^a-z]+/gi, '-'));
+export async function makeMutant(mutation: Mutation, user: string): Promise<string> {
+  const files = await mutatedFiles(mutation);
+  const folder = join(core, '.cache', 'mutants', user, mutation.name.replace(/[^a-z]+/gi, '-'));
   await rm(folder, { recursive: true, force: true });
   await mkdir(folder, { recursive: true });
   await cp(join(core, 'src'), folder, { recursive: true, filter: (path) => !path.endsWith('.test.ts') });
+  for (const [file, text] of files) await writeFile(join(folder, file), text);
+  return folder;
+}
+
+/** The files that a mutation changes, as it leaves them. @throws Error as {@link makeMutant} does */
+export async function mutatedFiles({ name, edits }: Mutation): Promise<ReadonlyMap<string, string>> {
+  const files = new Map<string, string>();
   for (const { file, find, replace } of edits) {
-    const path = join(folder, file);
-    const parts = (await readFile(path, 'utf8')).split(find);
+    const text = files.get(file) ?? (await readFile(join(core, 'src', file), 'utf8'));
+    const parts = text.split(find);
     if (parts.length !== 2) {
       throw new Error(
         `mutation "${name}": ${file} has its text ${parts.length - 1} times, not once:\n${find}`,
       );
     }
-    await writeFile(path, parts.join(replace));
+    files.set(file, parts.join(replace));
   }
-  return folder;
+  return files;
 }

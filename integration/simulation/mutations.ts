@@ -167,13 +167,13 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/wait-turn.ts',
-        find: `      if (places.some(({ own }) => own?.createRevision !== token)) {
-        // It may have gone with the lease; a renewal tells.
-        await acquisition.session.renewNow();
-        throw acquisition.lostWhileWaiting(acquisition.session.lossCause ?? 'key-deleted');
-      }
-      if (places.some(({ own }) => own?.modRevision !== token))
-        throw acquisition.lostWhileWaiting('foreign-write');
+        find: `  if (places.some(({ own }) => own?.createRevision !== token)) {
+    // It may have gone with the lease; a renewal tells.
+    await acquisition.session.renewNow();
+    throw acquisition.lostWhileWaiting(acquisition.session.lossCause ?? 'key-deleted');
+  }
+  if (places.some(({ own }) => own?.modRevision !== token))
+    throw acquisition.lostWhileWaiting('foreign-write');
 `,
         replace: '',
       },
@@ -245,7 +245,7 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/lock.ts',
-        find: 'await claimAll(clock, attempt.claims, hold.token, attempt.claimTimeoutMs, signal);',
+        find: 'await claimAll(clock, attempt.claims, hold.token, attempt.claimTimeoutMs, scope.signal);',
         replace: '',
       },
     ],
@@ -254,7 +254,7 @@ export const mutations: readonly Mutation[] = [
     name: 'granted with hardly any time left',
     harm: 'a hold is handed out that is about to be lost',
     edits: [
-      { file: 'lock/lock.ts', find: 'await freshen(clock, acquisition.session, signal);', replace: '' },
+      { file: 'lock/lock.ts', find: 'await freshen(clock, acquisition.session, scope.signal);', replace: '' },
     ],
   },
   {
@@ -316,6 +316,45 @@ export const mutations: readonly Mutation[] = [
         file: 'lock/key-layout.ts',
         find: 'readers, isRewritable: true, family }',
         replace: 'readers, isRewritable: true, sharesWithDowngraded: true, family }',
+      },
+    ],
+  },
+  {
+    name: 'a reader holds by an exclusive token',
+    harm: 'guards refuse it once a newer reader has claimed',
+    edits: [{ file: 'lock/key-layout.ts', find: '        isOfReaders: true,\n', replace: '' }],
+  },
+  {
+    name: 'a reader does not claim',
+    harm: 'a late write of the last writer is accepted under its eyes',
+    edits: [
+      {
+        file: 'lock/lock.ts',
+        find: 'await claimAll(clock, attempt.claims, hold.token,',
+        replace: 'await claimAll(clock, hold.token.shared ? [] : attempt.claims, hold.token,',
+      },
+    ],
+  },
+  {
+    name: 'a downgrade does not claim',
+    harm: 'a late write of the writer that it was is accepted beside readers',
+    edits: [
+      {
+        file: 'lock/hold.ts',
+        find: 'await claimAll(this.#host.options.clock, claims, this.#token, claimTimeoutMs, signal);',
+        replace:
+          'await claimAll(this.#host.options.clock, claims.slice(0, 0), this.#token, claimTimeoutMs, signal);',
+      },
+    ],
+  },
+  {
+    name: 'a downgraded hold keeps its exclusive token',
+    harm: 'guards refuse its reads once a newer reader has claimed',
+    edits: [
+      {
+        file: 'lock/hold.ts',
+        find: 'this.#token = new FencingToken({ ...this.#token, shared: true });',
+        replace: '',
       },
     ],
   },

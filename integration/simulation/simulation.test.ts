@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
 import { Crew } from '../../scripts/simulation/crew.ts';
-import { makeMutant } from './mutant.ts';
-import { mutation } from './mutations.ts';
+import { makeMutant, mutatedFiles } from './mutant.ts';
+import { mutation, mutations } from './mutations.ts';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
 
@@ -54,6 +54,11 @@ describe('the simulation', () => {
       expect((await other.trace(seed)).trace.join('\n')).toBe(trace.join('\n'));
     }
   });
+});
+
+// The runs that find them take long and are not part of every check; what they need is.
+test.each(mutations)('the sources have the text that "$name" changes', async (each) => {
+  expect((await mutatedFiles(each)).size).toBeGreaterThan(0);
 });
 
 describe('npm run simulate', () => {

@@ -89,6 +89,9 @@ export function describeSharedTokens(where: string, newWorld: MakeLockWorld): vo
       await writer.downgrade();
       const reader = await b.readWriteLock('x').read.acquire({ claims: [guard] });
       const [, shown] = (await holders(operator)).holders;
+      expect(await operator.list()).toMatchObject([
+        { kind: 'readWrite', holders: 2, waiters: 0, holder: { mode: 'read', token: writer.token } },
+      ]);
       expect(`${shown?.token}`).toBe(`${reader.token}`);
       // The text without its mode names the same grant, and must not shut the other reader out.
       const { lineage, revision, acquisition } = reader.token;

@@ -35,12 +35,10 @@ export interface TokenVerifierOptions extends VerifierLimits {
   /** The name of the lock whose tokens are genuine. */
   readonly lock: string;
   /** Default `lock`; `readWrite` for a read/write lock. */
-  readonly kind?: VerifiableKind | undefined;
+  readonly kind?: Exclude<QueueKind, 'election'> | undefined;
   /** The namespace of the keepers that grant it. Default `lockkeeper`. */
   readonly namespace?: string | undefined;
 }
-
-export type VerifiableKind = Exclude<QueueKind, 'election'>;
 
 /** How long an answer "no such grant" is given again without asking etcd. */
 const REFUSED_MS = 1_000;

@@ -13,6 +13,9 @@ export interface RunOptions extends GuardCallOptions {
   /**
    * Reject a token that never claimed this resource with `unclaimed`, instead of advancing to it.
    * Default: the guard's own setting, which is `false`.
+   *
+   * A reader below a newer reader is accepted all the same: a guard does not remember every reader. Writers older than
+   * the newer one are refused already, so nothing of theirs can follow what it reads.
    */
   readonly requireClaim?: boolean | undefined;
 }
@@ -23,15 +26,16 @@ export interface Claimable {
   readonly resource: string;
 
   /**
-   * The promise to accept nothing older than `token`, durable when this resolves. A claim is a committed
-   * step of its own: read data only after it.
+   * The promise to accept nothing older than `token`, durable when this resolves; of a reader (a shared token), no
+   * older writer. A claim is a committed step of its own: read data only after it.
    * @throws {@link GuardError}
    */
   claim(token: FencingToken, options?: GuardCallOptions): Promise<void>;
 
   /**
    * The promise to accept nothing more under `token`, which closes the window between a release and the
-   * next claim. A no-op where a newer token is already in force; repeating it is harmless.
+   * next claim. A no-op where a newer token is already in force; repeating it is harmless. Of readers only the newest
+   * is kept: a late call of another one is accepted until the next writer claims.
    * @throws {@link GuardError}
    */
   seal(token: FencingToken, options?: GuardCallOptions): Promise<void>;
@@ -74,7 +78,8 @@ export interface GuardAdmin {
    * ones: the way out of `foreign-lineage`, for operators who know that no holder under the old lineage is
    * still at work. Repeating it is harmless.
    *
-   * @param token - of a hold under the new lineage; older tokens of it are stale from then on.
+   * @param token - of a hold under the new lineage; older tokens of it are stale from then on, and where it is a
+   * reader's older writers.
    * @throws {@link GuardError} `not-confirmed` where `from` is not what the guard remembers; `invalid-option`
    * within one lineage, where tokens are ordered and `claim` decides.
    */

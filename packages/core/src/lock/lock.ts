@@ -228,8 +228,10 @@ export class Lock<H extends Hold = Hold> {
       await claimAll(clock, attempt.claims, hold.token, attempt.claimTimeoutMs, scope.signal);
       await freshen(clock, acquisition.session, scope.signal);
     } catch (error) {
+      // Where the session was lost too, that is what whoever waits is told.
+      signal.throwIfAborted();
       // Then this is only what the loss came to: a guard that is sealed refuses the claim, say.
-      if (hold.loss === undefined || signal.aborted) throw error;
+      if (hold.loss === undefined) throw error;
     }
     if (hold.loss !== undefined) throw acquisition.lostWhileWaiting(hold.loss.lossCause ?? 'key-deleted');
   }

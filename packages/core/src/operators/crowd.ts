@@ -50,16 +50,21 @@ function queueCrowd(queue: LockQueue, keys: readonly KeyValue[]): Crowd | undefi
   const inOrder = [...keys].sort(byCreation);
   const [first] = inOrder;
   if (first === undefined) return undefined;
-  const holders = countHolders(inOrder.map((kv) => modeOf(queue, kv)));
   return {
     lookAt: lookAt(queue, first.key),
-    list: ([kv, details = kv], lineage) => ({
-      name: queue.name,
-      kind: queue.kind,
-      holder: isSame(kv, first) ? summarize(queue, kv, details, lineage) : undefined,
-      holders,
-      waiters: keys.length - holders,
-    }),
+    list: ([kv, details = kv], lineage) => {
+      const found = isSame(kv, first) ? kv : undefined;
+      // Only the first can be a writer that has become a reader, which its value tells.
+      const modes = [found ?? first, ...inOrder.slice(1)].map((each) => modeOf(queue, each));
+      const holders = countHolders(modes);
+      return {
+        name: queue.name,
+        kind: queue.kind,
+        holder: found && summarize(queue, found, details, lineage),
+        holders,
+        waiters: keys.length - holders,
+      };
+    },
   };
 }
 

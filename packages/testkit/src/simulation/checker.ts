@@ -75,8 +75,18 @@ export class Checker implements StorageListener {
   granted(attempt: Attempt, hold: Hold): Held {
     this.acquiring.ended(attempt);
     const held = this.holding.onGranted(attempt, hold);
-    if (attempt.visit.claims) for (const queue of held.queues) this.storage.mustBeClaimed(queue, hold.token);
+    this.#mustBeClaimed(held, attempt.visit.target.kind === 'read');
     return held;
+  }
+
+  downgraded(held: Held): void {
+    this.holding.onDowngraded(held);
+    this.#mustBeClaimed(held, true);
+  }
+
+  #mustBeClaimed({ attempt, queues, hold }: Held, reads: boolean): void {
+    if (attempt.visit.claims)
+      for (const queue of queues) this.storage.mustBeClaimed(queue, hold.token, reads);
   }
 
   /** Its work has ended. */
@@ -139,12 +149,24 @@ export class Checker implements StorageListener {
     if (this.#etcd.process.pendingTimers > 0) this.report('leaked-lease', 'a lease is left at the end');
   }
 
-  onClaimed(resource: Resource, token: FencingToken): void {
-    this.storage.claimed(resource.name, token);
+  onClaimed(resource: Resource, token: FencingToken, reads: boolean): void {
+    this.storage.claimed(resource.name, token, reads);
   }
 
-  onSealed(resource: Resource, token: FencingToken): void {
-    this.storage.sealed(resource.name, token);
+  onSealed(resource: Resource, token: FencingToken, reads: boolean): void {
+    this.storage.sealed(resource.name, token, reads);
+  }
+
+  onRead(resource: Resource, token: FencingToken): void {
+    this.storage.read(resource.name, token);
+  }
+
+  onPresented(resource: Resource, token: FencingToken, reads: boolean): void {
+    this.storage.presented(resource.name, token, reads);
+  }
+
+  onStale(resource: Resource, token: FencingToken, reads: boolean): void {
+    this.storage.stale(resource.name, token, reads);
   }
 
   onWrite(resource: Resource, write: GuardedWrite): void {

@@ -1,4 +1,5 @@
 import { type LockkeeperError, prefixSpan, type Term, type WriteHold } from '@lockkeeper/core';
+import { GuardError } from '@lockkeeper/fencing';
 import type { Checker } from './checker.ts';
 import type { Held } from './held.ts';
 import type { WorkStep } from './plan.ts';
@@ -53,6 +54,9 @@ export class HoldersWork {
         case 'guarded write':
           await this.#perhapsAwait(step.await, this.writeAll(held, id, step.stallMs));
           break;
+        case 'guarded read':
+          await this.#perhapsAwait(step.await, this.#readAll(held, step.stallMs));
+          break;
         case 'etcd write':
           await this.#perhapsAwait(step.await, this.#writeToEtcd(held, step.stallMs));
           break;
@@ -74,14 +78,29 @@ export class HoldersWork {
     if (wait) await counted;
   }
 
-  /** To everything that it guards. */
+  /** To everything that it guards; whoever reads alone reads. */
   async writeAll(held: Held, id: string, stallMs: number): Promise<void> {
+    if (held.hold.token.shared || isOfReader(held)) return this.#readAll(held, stallMs);
     for (const queue of held.queues) await this.write(held, queue, id, stallMs);
+  }
+
+  /** What its guard says is for the rules to judge. */
+  async #readAll(held: Held, stallMs: number): Promise<void> {
+    const { token } = held.hold;
+    if (stallMs > 0) await this.#stall(stallMs);
+    for (const queue of held.queues) {
+      const guard = this.#storage.guardFor(this.#process, queue, isOfReader(held));
+      await guard.readUnder(token).catch((error: unknown) => {
+        if (!(error instanceof GuardError)) this.#checker.report('false-error', `a guarded read: ${error}`);
+      });
+    }
   }
 
   /** Reads, perhaps stands still, and writes: what a holder does that looks at nothing but its data. */
   async write(held: Held, queue: string, id: string, stallMs: number): Promise<void> {
     const guard = this.#storage.guardFor(this.#process, queue);
+    // Taken where the work begins: a downgrade gives the hold another one.
+    const { token } = held.hold;
     let saw: number;
     try {
       saw = await guard.read();
@@ -91,7 +110,7 @@ export class HoldersWork {
     if (stallMs > 0) await this.#stall(stallMs);
     let failure: unknown;
     try {
-      await guard.write({ id, token: held.hold.token, saw });
+      await guard.write({ id, token, saw });
     } catch (error) {
       failure = error;
     }
@@ -121,11 +140,14 @@ export class HoldersWork {
 
   async #downgrade(held: Held): Promise<void> {
     held.downgradeBegun = true;
+    const begunAt = this.#process.now();
     try {
       await (held.hold as WriteHold).downgrade();
-      this.#checker.holding.onDowngraded(held);
+      this.#checker.downgraded(held);
     } catch (error) {
-      this.#checker.proclaiming.mayFail(held, 'downgrading', error as LockkeeperError);
+      const tookMs = this.#process.now() - begunAt;
+      if (!mayNotPromise(held, tookMs, error as LockkeeperError))
+        this.#checker.proclaiming.mayFail(held, 'downgrading', error as LockkeeperError);
     }
   }
 
@@ -145,4 +167,16 @@ export class HoldersWork {
     this.#trace?.add(this.#process.name, `stands still for ${Math.round(ms)} ms`);
     await this.#process.stall(ms);
   }
+}
+
+function isOfReader({ attempt }: Held): boolean {
+  return attempt.visit.target.kind === 'read';
+}
+
+/** A guard that is slow, or that a newer holder or a seal was quicker at: the hold is over, or the time is. */
+function mayNotPromise({ attempt, hold }: Held, tookMs: number, { code, cause }: LockkeeperError): boolean {
+  const { claims, claimTimeoutMs } = attempt.visit;
+  if (code === 'claim-timeout') return claims && tookMs >= claimTimeoutMs - 2;
+  if (code !== 'claim-failed' || !(cause instanceof GuardError)) return false;
+  return cause.code === 'stale-token' || (cause.code === 'sealed' && hold.standing !== 'held');
 }

@@ -144,7 +144,7 @@ function makeVisit(
     'using',
     target.kind === 'election' ? 'using' : 'try',
   ]);
-  const claims = claiming && target.kind !== 'read' && random.chance(0.8);
+  const claims = claiming && random.chance(0.8);
   return {
     id,
     target,
@@ -183,11 +183,18 @@ function makeWork(
     // In calm worlds, what happens to a hold is noticed within a second or so.
     if (choice < 0.35) return { do: 'think', ms: calm ? random.between(0, 3_000) : random.skewed(0, 2_500) };
     if (choice < 0.6 && kind === 'election') return { do: 'proclaim', await: wait };
-    if (choice < 0.65 && claims) return { do: 'guarded write', stallMs, await: wait };
+    if (choice < 0.65 && claims)
+      return { do: kind === 'read' ? 'guarded read' : 'guarded write', stallMs, await: wait };
     if (choice < 0.85 && kind !== 'read') return { do: 'etcd write', stallMs, await: wait };
     if (choice > 0.97 && how === 'using') return { do: 'throw' };
     return { do: 'look' };
   });
   if (kind !== 'write' || !random.chance(0.5)) return work;
-  return [...work, { do: 'downgrade' }, { do: 'think', ms: random.between(0, 3_000) }];
+  const read: WorkStep = { do: 'guarded read', stallMs: 0, await: true };
+  return [
+    ...work,
+    { do: 'downgrade' },
+    { do: 'think', ms: random.between(0, 3_000) },
+    ...(claims && random.chance(0.5) ? [read] : []),
+  ];
 }

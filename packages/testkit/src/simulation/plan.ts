@@ -78,7 +78,7 @@ export interface Visit {
   readonly maxHoldMs: number | undefined;
   readonly waitTimeoutMs: number | undefined;
   readonly abortAfterMs: number | undefined;
-  /** Claims at the guard; only then guarded writes are made. */
+  /** Claims at the guard; only then it is read and written under it. */
   readonly claims: boolean;
   readonly claimTimeoutMs: number;
   readonly work: readonly WorkStep[];
@@ -89,6 +89,8 @@ export type WorkStep =
   | { readonly do: 'think'; readonly ms: number }
   /** Stands still between reading and writing, without a look at the hold. */
   | { readonly do: 'guarded write'; readonly stallMs: number; readonly await: boolean }
+  /** Of readers, and of writers that have downgraded. */
+  | { readonly do: 'guarded read'; readonly stallMs: number; readonly await: boolean }
   | { readonly do: 'etcd write'; readonly stallMs: number; readonly await: boolean }
   /** Only under an election. */
   | { readonly do: 'proclaim'; readonly await: boolean }

@@ -13,7 +13,12 @@ export interface EtcdValue {
 }
 
 interface Promises {
-  claimed: bigint;
+  /** The highest revision that a writer claimed, and that a reader did. */
+  writer: bigint;
+  reader: bigint;
+  /** The highest revision that a writer came with, promised or not. */
+  presented: bigint;
+  /** Tokens, as text. */
   readonly sealed: Set<string>;
 }
 
@@ -28,44 +33,68 @@ export class StorageRules {
     this.#report = report;
   }
 
-  claimed(resource: string, { revision }: FencingToken): void {
+  presented(resource: string, { revision }: FencingToken, reads: boolean): void {
     const promises = this.#of(resource);
-    if (revision > promises.claimed) promises.claimed = revision;
+    if (!reads && revision > promises.presented) promises.presented = revision;
   }
 
-  sealed(resource: string, { revision, acquisition }: FencingToken): void {
+  /** @param reads - whether it is a reader's, whatever the token says. */
+  claimed(resource: string, { revision }: FencingToken, reads: boolean): void {
     const promises = this.#of(resource);
-    promises.sealed.add(acquisition);
-    if (revision > promises.claimed) promises.claimed = revision;
+    const mark = reads ? 'reader' : 'writer';
+    if (revision > promises[mark]) promises[mark] = revision;
   }
 
-  mustBeClaimed(resource: string, { revision }: FencingToken): void {
-    if (this.#of(resource).claimed >= revision) return;
+  sealed(resource: string, token: FencingToken, reads: boolean): void {
+    this.#of(resource).sealed.add(String(token));
+    this.claimed(resource, token, reads);
+  }
+
+  mustBeClaimed(resource: string, { revision }: FencingToken, reads: boolean): void {
+    if (this.#of(resource)[reads ? 'reader' : 'writer'] >= revision) return;
     this.#report(
       'not-claimed',
       `${resource}: granted with token ${revision}, but the guard has not promised`,
     );
   }
 
-  mustBeSealed(resource: string, { revision, acquisition }: FencingToken): void {
-    const promises = this.#of(resource);
-    if (promises.sealed.has(acquisition) || promises.claimed > revision) return;
+  mustBeSealed(resource: string, token: FencingToken): void {
+    const { sealed, writer, reader } = this.#of(resource);
+    if (sealed.has(String(token)) || writer > token.revision || reader > token.revision) return;
+    this.#report('not-sealed', `${resource}: told sealed for token ${token}, but the guard has not promised`);
+  }
+
+  /** A guarded read takes effect. */
+  read(resource: string, token: FencingToken): void {
+    const { writer, reader, sealed } = this.#of(resource);
+    if (token.revision < writer)
+      this.#report('stale-read', `${resource}: read under token ${token} after ${writer} was claimed`);
+    // Older readers' seals are forgotten: readers do not fence each other.
+    if (sealed.has(String(token)) && token.revision === reader)
+      this.#report('sealed-read', `${resource}: read under token ${token} after it was sealed`);
+  }
+
+  /** A guard calls a reader's token stale: then a newer writer was there, as readers do not fence each other. */
+  stale(resource: string, { revision }: FencingToken, reads: boolean): void {
+    const { presented } = this.#of(resource);
+    if (!reads || presented > revision) return;
     this.#report(
-      'not-sealed',
-      `${resource}: told sealed for token ${revision}, but the guard has not promised`,
+      'fenced-by-reader',
+      `${resource}: a reader's token ${revision} is refused, but ${presented} is the newest writer's`,
     );
   }
 
   /** A guarded write takes effect. */
   wrote(resource: Resource, { id, token, saw }: GuardedWrite): void {
-    const { claimed, sealed } = this.#of(resource.name);
-    if (token.revision < claimed) {
+    const { writer, reader, sealed } = this.#of(resource.name);
+    if (token.revision < writer || token.revision <= reader) {
+      const by = token.revision < writer ? `writer ${writer}` : `reader ${reader}`;
       this.#report(
         'stale-write',
-        `${resource.name}: write ${id} under token ${token.revision} took effect after ${claimed} was claimed`,
+        `${resource.name}: write ${id} under token ${token.revision} took effect after ${by} had claimed`,
       );
     }
-    if (sealed.has(token.acquisition)) {
+    if (sealed.has(String(token))) {
       this.#report(
         'sealed-write',
         `${resource.name}: write ${id} took effect after its token ${token.revision} was sealed`,
@@ -116,7 +145,7 @@ export class StorageRules {
   #of(resource: string): Promises {
     const known = this.#promises.get(resource);
     if (known !== undefined) return known;
-    const promises = { claimed: 0n, sealed: new Set<string>() };
+    const promises = { writer: 0n, reader: 0n, presented: 0n, sealed: new Set<string>() };
     this.#promises.set(resource, promises);
     return promises;
   }

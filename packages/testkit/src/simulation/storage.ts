@@ -8,8 +8,14 @@ const TIMEOUT_MS = 2_000;
 
 /** Is told what took effect at the storage, and checks it against what the guards promised. */
 export interface StorageListener {
-  onClaimed(resource: Resource, token: FencingToken): void;
-  onSealed(resource: Resource, token: FencingToken): void;
+  /** @param reads - a reader of a read/write lock does this, or a writer that became one; whatever its token says. */
+  onClaimed(resource: Resource, token: FencingToken, reads: boolean): void;
+  onSealed(resource: Resource, token: FencingToken, reads: boolean): void;
+  /** A call has arrived: from here on its token may refuse others. */
+  onPresented(resource: Resource, token: FencingToken, reads: boolean): void;
+  /** A claim or a run was refused because of a newer token. */
+  onStale(resource: Resource, token: FencingToken, reads: boolean): void;
+  onRead(resource: Resource, token: FencingToken): void;
   onWrite(resource: Resource, write: GuardedWrite): void;
 }
 
@@ -63,8 +69,8 @@ export class SimulatedStorage {
   }
 
   /** The guard of `name` as `process` reaches it. */
-  guardFor(process: SimulatedProcess, name: string): RemoteGuard {
-    return new RemoteGuard(this, process, this.resource(name), this.#listener);
+  guardFor(process: SimulatedProcess, name: string, reads = false): RemoteGuard {
+    return new RemoteGuard(this, process, this.resource(name), this.#listener, reads);
   }
 
   /** Carries one call to the storage and its answer back. */
@@ -123,17 +129,20 @@ export class RemoteGuard implements Guard<undefined> {
   readonly #process: SimulatedProcess;
   readonly #resource: Resource;
   readonly #listener: StorageListener;
+  readonly #reads: boolean;
 
   constructor(
     storage: SimulatedStorage,
     process: SimulatedProcess,
     resource: Resource,
     listener: StorageListener,
+    reads: boolean,
   ) {
     this.#storage = storage;
     this.#process = process;
     this.#resource = resource;
     this.#listener = listener;
+    this.#reads = reads;
   }
 
   get resource(): string {
@@ -143,14 +152,14 @@ export class RemoteGuard implements Guard<undefined> {
   async claim(token: FencingToken, options?: GuardCallOptions): Promise<void> {
     await this.#verb('claim', token, options, async () => {
       await this.#resource.guard.claim(token);
-      this.#listener.onClaimed(this.#resource, token);
+      this.#listener.onClaimed(this.#resource, token, this.#isReading(token));
     });
   }
 
   async seal(token: FencingToken, options?: GuardCallOptions): Promise<void> {
     await this.#verb('seal', token, options, async () => {
       await this.#resource.guard.seal(token);
-      this.#listener.onSealed(this.#resource, token);
+      this.#listener.onSealed(this.#resource, token, this.#isReading(token));
     });
   }
 
@@ -167,6 +176,13 @@ export class RemoteGuard implements Guard<undefined> {
     );
   }
 
+  /** One guarded read. */
+  readUnder(token: FencingToken): Promise<void> {
+    return this.#verb('read', token, undefined, () =>
+      this.#resource.guard.run(token, () => this.#listener.onRead(this.#resource, token)),
+    );
+  }
+
   /** One guarded write, of which the storage takes its time. */
   write(write: GuardedWrite): Promise<void> {
     return this.#verb('write', write.token, undefined, (fate) =>
@@ -180,6 +196,10 @@ export class RemoteGuard implements Guard<undefined> {
     );
   }
 
+  #isReading({ shared }: FencingToken): boolean {
+    return this.#reads || shared;
+  }
+
   async #verb<T>(
     verb: string,
     token: FencingToken,
@@ -189,7 +209,12 @@ export class RemoteGuard implements Guard<undefined> {
     const signal = options?.signal;
     const what = `${verb} ${this.resource} under ${this.#storage.label(token)} of ${this.#process.name}`;
     const answer = this.#storage.call(this.#process, what, async (fate) => {
-      const value = await act(fate);
+      this.#listener.onPresented(this.#resource, token, this.#isReading(token));
+      const value = await act(fate).catch((error: unknown) => {
+        if (error instanceof GuardError && error.code === 'stale-token')
+          this.#listener.onStale(this.#resource, token, this.#isReading(token));
+        throw error;
+      });
       this.#storage.note(`${what}: ok`);
       return value;
     });

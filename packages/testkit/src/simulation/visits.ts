@@ -55,7 +55,9 @@ class OneVisit {
     this.#what = `${describeTarget(plan.target)} (${plan.id})`;
     const { storage, process } = visiting;
     const { waitTimeoutMs, claimTimeoutMs, minHoldMs, maxHoldMs } = plan;
-    const claims = plan.claims ? queuesOf(plan.target).map((queue) => storage.guardFor(process, queue)) : [];
+    const reads = plan.target.kind === 'read';
+    const guards = queuesOf(plan.target).map((queue) => storage.guardFor(process, queue, reads));
+    const claims = plan.claims ? guards : [];
     this.#options = { signal, waitTimeoutMs, claims, claimTimeoutMs, minHoldMs, maxHoldMs };
   }
 
