@@ -314,8 +314,8 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/key-layout.ts',
-        find: 'readers, isRewritable: true, family }',
-        replace: 'readers, isRewritable: true, sharesWithDowngraded: true, family }',
+        find: 'isRewritable: true, writers, family }',
+        replace: 'isRewritable: true, sharesWithDowngraded: true, writers, family }',
       },
     ],
   },
