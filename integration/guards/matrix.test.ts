@@ -84,7 +84,7 @@ describe('the program', () => {
     const { code, stdout } = await matrixProgram('--json', '--only', 'memory');
     const { rows, unguarded, ...rest } = JSON.parse(stdout);
     expect(rest).toEqual({});
-    expect(rows).toHaveLength(4);
+    expect(rows).toHaveLength(5);
     expect(rows[0]).toEqual({
       storage: 'memory',
       pausePoint: 'after the grant and before the claim',

@@ -1,28 +1,33 @@
-// A guarded store as a stage: tokens 7 and 9, and beside them owners that use the same storage without a guard.
+// A guarded store as a stage: tokens 7 and 9, the latter shared where it is a reader's, and beside them owners that use the same storage without a guard.
 import { FencingToken, GuardError } from '@lockkeeper/fencing';
 import { chunkContaining } from '@lockkeeper/testkit';
 import type { Account, GuardedStore, StoreClient } from '../stores/store.ts';
-import type { Owner, Scene, Stage } from './scene.ts';
+import type { NextOwner, Owner, Scene, Stage } from './scene.ts';
 
-const TOKENS = {
+const tokensOf = (next: NextOwner) => ({
   a: new FencingToken({ lineage: 'main', revision: 7n, acquisition: 'A' }),
-  b: new FencingToken({ lineage: 'main', revision: 9n, acquisition: 'B' }),
-};
+  b: new FencingToken({ lineage: 'main', revision: 9n, acquisition: 'B', shared: next === 'reader' }),
+});
 
 export async function guardedStage<Handle>(open: () => Promise<GuardedStore<Handle>>): Promise<Stage> {
   const store = await open();
   return {
     name: store.name,
-    setScene: (kind) => setScene(store, kind),
+    setScene: (kind, next) => setScene(store, kind, next),
     [Symbol.asyncDispose]: () => store[Symbol.asyncDispose](),
   };
 }
 
-async function setScene<Handle>(store: GuardedStore<Handle>, kind: 'guarded' | 'plain'): Promise<Scene> {
+async function setScene<Handle>(
+  store: GuardedStore<Handle>,
+  kind: 'guarded' | 'plain',
+  next: NextOwner,
+): Promise<Scene> {
+  const tokens = tokensOf(next);
   const account = await store.newAccount();
   const clients = { a: await account.newClient(), b: await account.newClient() };
   const owner = (who: 'a' | 'b') =>
-    kind === 'guarded' ? guardedOwner(clients[who], TOKENS[who]) : plainOwner(clients[who], account);
+    kind === 'guarded' ? guardedOwner(clients[who], tokens[who]) : plainOwner(clients[who], account);
   return {
     a: owner('a'),
     b: owner('b'),

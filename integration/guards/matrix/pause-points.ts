@@ -23,6 +23,16 @@ export const PAUSE_POINTS = {
     await goOn(cast, text);
   },
 
+  /** Of a read/write lock: the new owner is a reader, which supersedes the writer, and notes something itself. */
+  'as a writer, while a reader claims': async (cast) => {
+    await cast.begin();
+    await cast.append('a');
+    const text = await cast.scene.peek();
+    await cast.takeOver();
+    await cast.claimLate();
+    await goOn(cast, text);
+  },
+
   'inside an open transaction': (cast) => pauseInRun(cast, (pause) => ({ beforeEnd: pause })),
 
   'between check and write': (cast) => pauseInRun(cast, (pause) => ({ beforeWrite: pause })),

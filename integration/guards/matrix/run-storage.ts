@@ -73,7 +73,8 @@ async function play(
   kind: 'guarded' | 'plain',
   pausePoint: PausePoint,
 ): Promise<Verdict> {
-  await using scene = await stage.setScene(kind);
+  const next = pausePoint === 'as a writer, while a reader claims' ? 'reader' : 'writer';
+  await using scene = await stage.setScene(kind, next);
   const ledger = new Ledger();
   const frozen = endsFrozenWriters && pausePoint === 'inside an open transaction';
   const cast = new Cast(scene, ledger, frozen ? FROZEN_MS : PATIENCE_MS);

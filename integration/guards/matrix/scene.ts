@@ -41,9 +41,12 @@ export interface Scene extends AsyncDisposable {
   backup(): Promise<() => Promise<void>>;
 }
 
+/** What the new owner is: the next holder of the lock, or a reader of a read/write lock, where the old one wrote. */
+export type NextOwner = 'writer' | 'reader';
+
 /** A storage that was started, and its scenes. */
 export interface Stage extends AsyncDisposable {
   /** With its version. */
   readonly name: string;
-  setScene(kind: 'guarded' | 'plain'): Promise<Scene>;
+  setScene(kind: 'guarded' | 'plain', next: NextOwner): Promise<Scene>;
 }

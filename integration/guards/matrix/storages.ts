@@ -40,7 +40,10 @@ export const STORAGES = {
   redis: { open: () => guardedStage(openRedisStore), without: {} },
   etcd: {
     open: etcdStage,
-    without: { 'inside an open transaction': 'a transaction of etcd is one request' },
+    without: {
+      'inside an open transaction': 'a transaction of etcd is one request',
+      'as a writer, while a reader claims': 'who comes after is no matter: the holder compares its own key',
+    },
   },
   http: {
     open: () => guardedStage(openHttpStore),
