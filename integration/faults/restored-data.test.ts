@@ -1,11 +1,6 @@
 // What becomes of holds, tokens and guards when etcd's data are wiped or restored from a backup (D2, F3).
-import { execFile } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { promisify } from 'node:util';
 import { connect, type Keeper } from '@lockkeeper/core';
 import { memoryGuard } from '@lockkeeper/resource-guard/memory';
 import { type EtcdServer, startEtcd } from '@lockkeeper/testkit';
@@ -13,34 +8,19 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 
 interface Scene {
   readonly etcd: EtcdServer;
-  readonly folder: string;
-  readonly dataDir: string;
   readonly namespace: string;
   readonly keeper: Keeper;
 }
 
 async function setTheScene(): Promise<Scene> {
-  const folder = await mkdtemp(join(tmpdir(), 'lockkeeper-restored-'));
-  const dataDir = join(folder, 'data');
-  const etcd = await startEtcd({ version: 'newest', own: true, dataDir });
+  const etcd = await startEtcd({ version: 'newest', own: true });
   const namespace = randomUUID();
   const keeper = await connect({ hosts: etcd.endpoint, namespace, ttlMs: 20_000 });
   onTestFinished(async () => {
     await keeper.close();
     await etcd.stop();
-    await rm(folder, { recursive: true, force: true });
   });
-  return { etcd, folder, dataDir, namespace, keeper };
-}
-
-/** Brings the server back, on the same address, with the data of an earlier moment. */
-async function restore({ etcd, folder, dataDir }: Scene, ...options: string[]): Promise<void> {
-  await etcd.kill();
-  await rm(dataDir, { recursive: true });
-  const etcdutl = join(dirname(etcd.ctlPath ?? ''), 'etcdutl');
-  const args = ['snapshot', 'restore', join(folder, 'backup'), '--data-dir', dataDir, ...options];
-  await promisify(execFile)(etcdutl, args);
-  await etcd.restart();
+  return { etcd, namespace, keeper };
 }
 
 /** Until etcd serves again: its return takes a moment, and an acquire in that moment fails as unreachable. */
@@ -57,13 +37,12 @@ async function acquireSoon(keeper: Keeper, name: string, claims: ReturnType<type
 
 describe('etcd comes back', () => {
   it('with a backup: sessions end, and a guard that knows newer tokens stays closed', async () => {
-    const scene = await setTheScene();
-    const { etcd, folder, keeper } = scene;
+    const { etcd, keeper } = await setTheScene();
     const guard = memoryGuard({ resource: 'account' });
     const bystander = await keeper.lock('bystander').acquire();
     // A lease is not revoked under running work, so whoever loses a hold should let go of it.
     bystander.signal.addEventListener('abort', () => void bystander.release());
-    await etcd.ctl(['snapshot', 'save', join(folder, 'backup')]);
+    const backup = await etcd.saveSnapshot();
     let newest = 0n;
     for (let turn = 0; turn < 10; turn += 1) {
       const hold = await keeper.lock('account').acquire({ claims: [guard] });
@@ -71,7 +50,7 @@ describe('etcd comes back', () => {
       await hold.release();
     }
 
-    await restore(scene);
+    await etcd.restoreSnapshot(backup);
     const failed = await acquireSoon(keeper, 'account', [guard]).catch((error: unknown) => error);
     // Refused by the guard, whose mark lies ahead of what etcd issues now. Never accepted silently.
     expect(failed).toMatchObject({ code: 'claim-failed', cause: { code: 'stale-token' } });
@@ -82,15 +61,14 @@ describe('etcd comes back', () => {
   });
 
   it('with a backup whose revisions were bumped: holds go on and tokens go on rising', async () => {
-    const scene = await setTheScene();
-    const { etcd, folder, keeper } = scene;
+    const { etcd, keeper } = await setTheScene();
     const guard = memoryGuard({ resource: 'account' });
     const bystander = await keeper.lock('bystander').acquire();
-    await etcd.ctl(['snapshot', 'save', join(folder, 'backup')]);
+    const backup = await etcd.saveSnapshot();
     const before = await keeper.lock('account').acquire({ claims: [guard] });
     await before.release();
 
-    await restore(scene, '--bump-revision', '1000000', '--mark-compacted');
+    await etcd.restoreSnapshot(backup, { bumpRevision: 1_000_000 });
     const after = await acquireSoon(keeper, 'account', [guard]);
     expect(after.token.revision).toBeGreaterThan(before.token.revision);
     await expect(guard.run(before.token, () => 0)).rejects.toMatchObject({ code: 'stale-token' });

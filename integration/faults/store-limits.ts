@@ -40,8 +40,8 @@ export function describeStoreLimits(version: string): void {
       const refusal = proxy.refuse();
       proxy.cut({ rst: true });
       await hold.release();
-      const { revision } = await put(keeper.coordinator, 'head');
-      await etcd.ctl(['compact', String(revision)]);
+      await put(keeper.coordinator, 'head');
+      await etcd.compact();
       const asked = () =>
         etcdMetric(etcd.endpoint, 'grpc_server_started_total', 'grpc_method="Range"').then(async (ranges) => {
           return (
@@ -105,10 +105,7 @@ export function describeStoreLimits(version: string): void {
       expect(await queueOf(keeper.coordinator, namespace, 'y')).toEqual([]);
 
       await etcd.ctl(['del', '--prefix', 'filler/']);
-      const { revision } = await keeper.coordinator.range({ key: 'filler/' });
-      await etcd.ctl(['compact', String(revision)]);
-      await etcd.ctl(['defrag']);
-      await etcd.ctl(['alarm', 'disarm']);
+      await etcd.reclaimSpace();
       expect((await newcomer.lock('new').acquire()).standing).toBe('held');
     });
   });

@@ -1,11 +1,12 @@
 import { existsSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { TestkitError } from './errors.ts';
 import { ctlOf, type EtcdCtl } from './etcd-ctl.ts';
 import { clientUrl, isPortTaken, launchEtcd } from './etcd-launcher.ts';
 import { type PartitionGroup, partitionMembers } from './etcd-partition.ts';
-import { type EtcdOptions, type EtcdServer, etcdctlFor, ownedEtcd } from './etcd-server.ts';
+import { type EtcdOptions, type EtcdServer, etcdctlFor, extended, ownedEtcd } from './etcd-server.ts';
+import { type EtcdStore, type RestoreSnapshotOptions, restoreData, storeOf } from './etcd-store.ts';
 import { type Fault, faultOf } from './fault.ts';
 import { chooseVersion, type EtcdPrograms, findEtcds, type ServerRoute } from './find-server.ts';
 import { freePorts } from './free-ports.ts';
@@ -35,7 +36,7 @@ export interface EtcdClusterOptions extends Pick<EtcdOptions, 'version' | 'env'>
 }
 
 /** One member of a cluster. Restarted on its own with `wipe`, it is replaced: removed and joined anew, empty. */
-export interface EtcdMember extends EtcdServer {
+export interface EtcdMember extends Omit<EtcdServer, 'restoreSnapshot'> {
   /** `m1`, `m2`, … */
   readonly name: string;
   /** The way of its clients, for faults of all sorts; `undefined` unless started with `proxied`. */
@@ -43,7 +44,7 @@ export interface EtcdMember extends EtcdServer {
 }
 
 /** A running etcd of several members on loopback. */
-export interface EtcdCluster extends AsyncDisposable, EtcdCtl {
+export interface EtcdCluster extends AsyncDisposable, EtcdCtl, EtcdStore {
   readonly version: string;
   readonly route: ServerRoute;
   readonly members: readonly EtcdMember[];
@@ -78,6 +79,12 @@ export interface EtcdCluster extends AsyncDisposable, EtcdCtl {
   isolate(member: EtcdMember): Fault;
   /** Kills all members, then starts them again together; with `wipe` as an empty cluster at the same addresses. */
   restart(options?: RestartOptions): Promise<void>;
+  /**
+   * Kills all members, then starts them again together, each with the data of the snapshot: what was written since
+   * is gone.
+   * @throws {@link TestkitError} `no-server` where a program for it is missing; `command-failed`
+   */
+  restoreSnapshot(file: string, options?: RestoreSnapshotOptions): Promise<void>;
   /** Ends all and removes their data. Idempotent. */
   stop(): Promise<void>;
 }
@@ -199,17 +206,23 @@ class ClusterLaunch {
       partition,
       isolate: (member) => this.#isolate(member, members, partition),
       restart: (options) => this.#restart(options),
+      restoreSnapshot: (file, options) => this.#restore(resolve(file), options),
       stop,
       [Symbol.asyncDispose]: stop,
       ...this.#ctl,
+      ...storeOf(
+        this.#plans.map(({ clientPort }) => clientUrl(clientPort)),
+        this.#plans[0]?.folder.path ?? '',
+        this.#ctl.ctlPath,
+      ),
     };
   }
 
-  #member({ name, clientPort }: MemberPlan, index: number): EtcdMember {
+  #member({ name, clientPort, folder }: MemberPlan, index: number): EtcdMember {
     const proxy = this.#proxies[index];
     const addresses = { endpoint: proxy?.url ?? clientUrl(clientPort), tlsEndpoint: undefined };
-    const server = ownedEtcd(this.#programs, addresses, this.#servers[index] as OwnedServer);
-    return Object.defineProperties({ name, proxy } as EtcdMember, Object.getOwnPropertyDescriptors(server));
+    const owned = this.#servers[index] as OwnedServer;
+    return extended(ownedEtcd(this.#programs, addresses, folder.path, owned), { name, proxy });
   }
 
   #isolate(member: EtcdMember, members: readonly EtcdMember[], partition: EtcdCluster['partition']): Fault {
@@ -249,6 +262,14 @@ class ClusterLaunch {
     this.#formed = true;
   }
 
+  async #restore(file: string, options: RestoreSnapshotOptions = {}): Promise<void> {
+    await Promise.all(this.#servers.map((server) => server.kill()));
+    const restored = this.#plans.map((plan, index) =>
+      this.#servers[index]?.restartOn(() => restoreData(this.#programs, file, this.#place(plan), options)),
+    );
+    await Promise.all(restored);
+  }
+
   #own(plan: MemberPlan, run: ServerProcess): OwnedServer {
     const { name, folder } = plan;
     const owned = {
@@ -266,18 +287,24 @@ class ClusterLaunch {
     if (joins) await this.#replace(plan);
     return launchEtcd({
       programs: this.#programs,
-      name: plan.name,
-      dataDir,
+      ...this.#place(plan),
       folder: plan.folder.path,
       clientPort: plan.clientPort,
       listenPeerUrl: clientUrl(plan.peer.listening),
-      advertisePeerUrl: clientUrl(plan.peer.advertised),
-      initialCluster: this.#plans.map(({ name, peer }) => `${name}=${clientUrl(peer.advertised)}`).join(','),
-      clusterToken: this.#plans[0]?.folder.path ?? '',
       state: joins ? 'existing' : 'new',
       extraArgs: plan.extraArgs,
       env: this.#options.env,
     });
+  }
+
+  #place(plan: MemberPlan) {
+    return {
+      name: plan.name,
+      dataDir: dataDirOf(plan),
+      advertisePeerUrl: clientUrl(plan.peer.advertised),
+      initialCluster: this.#plans.map(({ name, peer }) => `${name}=${clientUrl(peer.advertised)}`).join(','),
+      clusterToken: this.#plans[0]?.folder.path ?? '',
+    };
   }
 
   /** A member that lost its data must not come back under its old id: it would vote twice. */

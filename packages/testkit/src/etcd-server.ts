@@ -1,7 +1,9 @@
+import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { TestkitError } from './errors.ts';
 import { type CtlOptions, ctlOf, type EtcdCtl } from './etcd-ctl.ts';
 import { clientUrl, type EtcdTls, isPortTaken, launchEtcd } from './etcd-launcher.ts';
+import { type EtcdStore, type RestoreSnapshotOptions, restoreData, storeOf } from './etcd-store.ts';
 import {
   addressFromEnvironment,
   chooseVersion,
@@ -34,11 +36,16 @@ export interface EtcdOptions {
 }
 
 /** A running etcd of a single member. */
-export interface EtcdServer extends TestServer, EtcdCtl {
+export interface EtcdServer extends TestServer, EtcdCtl, EtcdStore {
   /** `http://127.0.0.1:<port>`, the same over restarts. */
   readonly endpoint: string;
   /** `https://127.0.0.1:<port>`, where it was started with `tls`. */
   readonly tlsEndpoint: string | undefined;
+  /**
+   * SIGKILL, then a new start at the same address with the data of a snapshot: what was written since is gone.
+   * @throws {@link TestkitError} `not-ours`; `no-server` where a program for it is missing; `command-failed`
+   */
+  restoreSnapshot(file: string, options?: RestoreSnapshotOptions): Promise<void>;
 }
 
 const BIND_TRIES = 5;
@@ -85,7 +92,15 @@ async function startOwn(programs: EtcdPrograms, options: EtcdOptions): Promise<E
       try {
         const owned = new OwnedServer(plan, folder, await plan.launch());
         const tlsEndpoint = options.tls && `https://127.0.0.1:${tlsPort}`;
-        return ownedEtcd(programs, { endpoint: clientUrl(clientPort), tlsEndpoint }, owned);
+        const etcd = ownedEtcd(
+          programs,
+          { endpoint: clientUrl(clientPort), tlsEndpoint },
+          folder.path,
+          owned,
+        );
+        const restoreSnapshot: EtcdServer['restoreSnapshot'] = (file, restoring = {}) =>
+          owned.restartOn(() => restoreData(programs, resolve(file), plan.place, restoring));
+        return extended(etcd, { restoreSnapshot });
       } catch (error) {
         if (!isPortTaken(error) || tries === BIND_TRIES) throw error;
       }
@@ -106,31 +121,36 @@ function ownPlan(programs: EtcdPrograms, options: EtcdOptions, folder: Temporary
   const name = 'lockkeeper';
   const dataDir = resolve(options.dataDir ?? join(folder.path, 'data'));
   const peerUrl = clientUrl(ports.peerPort);
+  const place = {
+    name,
+    dataDir,
+    advertisePeerUrl: peerUrl,
+    initialCluster: `${name}=${peerUrl}`,
+    clusterToken: folder.path,
+  };
   const launch = () =>
     launchEtcd({
       programs,
-      name,
-      dataDir,
+      ...place,
       folder: folder.path,
       clientPort: ports.clientPort,
       tls: options.tls && { ...options.tls, port: ports.tlsPort },
       listenPeerUrl: peerUrl,
-      advertisePeerUrl: peerUrl,
-      initialCluster: `${name}=${peerUrl}`,
-      clusterToken: folder.path,
       state: 'new',
       extraArgs: options.extraArgs,
       env: options.env,
     });
-  return { name: `etcd ${programs.version}`, dataDir, endSignal: 'SIGKILL' as const, launch };
+  return { name: `etcd ${programs.version}`, dataDir, place, endSignal: 'SIGKILL' as const, launch };
 }
 
 /** The verbs of an etcd that this process started. */
 export function ownedEtcd(
   programs: EtcdPrograms,
   { endpoint, tlsEndpoint }: Pick<EtcdServer, 'endpoint' | 'tlsEndpoint'>,
+  folder: string,
   owned: OwnedServer,
-): EtcdServer {
+): Omit<EtcdServer, 'restoreSnapshot'> {
+  const etcdctl = etcdctlFor(programs);
   const stop = () => owned.stop();
   return {
     endpoint,
@@ -146,8 +166,14 @@ export function ownedEtcd(
     restart: (options) => owned.restart(options),
     stop,
     [Symbol.asyncDispose]: stop,
-    ...ctlOf(etcdctlFor(programs), endpoint),
+    ...ctlOf(etcdctl, endpoint),
+    ...storeOf([endpoint], folder, etcdctl),
   };
+}
+
+/** The same object with more members; its getters stay getters. */
+export function extended<T extends object, U extends object>(base: T, more: U): T & U {
+  return Object.defineProperties(base, Object.getOwnPropertyDescriptors(more)) as T & U;
 }
 
 /** Its own `etcdctl`, or that of any other version. */
@@ -164,8 +190,18 @@ async function foreignEtcd(address: string): Promise<EtcdServer> {
     const why = `ETCD_ENDPOINTS is "${address}", but no etcd answers there`;
     throw new TestkitError('no-server', why, { cause });
   }
-  const ours = { endpoint, tlsEndpoint: undefined, ...ctlOf(etcdctlFor(undefined), endpoint) };
-  return { ...foreignServer('etcd', endpoint, version), ...ours };
+  const etcdctl = etcdctlFor(undefined);
+  const restoreSnapshot = () => {
+    const why = `etcd at ${endpoint} was found by its address: no snapshot can be restored here`;
+    return Promise.reject(new TestkitError('not-ours', why));
+  };
+  const ours = { endpoint, tlsEndpoint: undefined, restoreSnapshot };
+  return {
+    ...foreignServer('etcd', endpoint, version),
+    ...ours,
+    ...ctlOf(etcdctl, endpoint),
+    ...storeOf([endpoint], tmpdir(), etcdctl),
+  };
 }
 
 function matches(found: string, wanted: string | undefined): boolean {

@@ -15,6 +15,8 @@ export interface EtcdPrograms {
   readonly version: string;
   readonly etcd: string;
   readonly etcdctl: string | undefined;
+  /** From 3.5 on. */
+  readonly etcdutl: string | undefined;
 }
 
 /** Programs of one version, ready to run. */
@@ -50,7 +52,7 @@ const KINDS = {
 export type ServerKind = keyof typeof KINDS;
 
 interface Manifest {
-  readonly etcd?: readonly { version: string; bin: string; ctl?: string }[];
+  readonly etcd?: readonly { version: string; bin: string; ctl?: string; utl?: string }[];
   readonly postgres?: readonly { version: string; binDir: string; libDir?: string }[];
   readonly redis?: readonly UnpackedProgram[];
   readonly mariadb?: readonly UnpackedProgram[];
@@ -163,17 +165,20 @@ export function routed<T>(route: ServerRoute, what: ServerKind, find: () => T[])
 function etcdsOnPath(): EtcdPrograms[] {
   const etcd = onPath('etcd');
   const version = etcd && versionOf(etcd, /etcd Version: (\d+\.\d+\.\d+)/);
-  return etcd && version ? [{ route: 'path', version, etcd, etcdctl: onPath('etcdctl') }] : [];
+  return etcd && version
+    ? [{ route: 'path', version, etcd, etcdctl: onPath('etcdctl'), etcdutl: onPath('etcdutl') }]
+    : [];
 }
 
 function etcdsUnpacked(): EtcdPrograms[] {
   const { folder, manifest } = readManifest();
   return (manifest.etcd ?? [])
-    .map(({ version, bin, ctl }) => ({
+    .map(({ version, bin, ctl, utl }) => ({
       route: 'unpacked' as const,
       version,
       etcd: resolve(folder, bin),
       etcdctl: ctl === undefined ? undefined : resolve(folder, ctl),
+      etcdutl: utl === undefined ? undefined : resolve(folder, utl),
     }))
     .filter(({ etcd }) => existsSync(etcd));
 }

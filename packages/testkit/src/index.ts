@@ -26,6 +26,7 @@ export {
   type EtcdTls,
   startEtcd,
 } from './etcd-server.ts';
+export type { EtcdStore, RestoreSnapshotOptions, SpaceAlarm } from './etcd-store.ts';
 export type { Fault } from './fault.ts';
 export type { CoordinatorVerb, FaultAct, FaultPoint, FaultPoints } from './fault-points.ts';
 export { FaultyCoordinator, isEnding, isEnqueue } from './faulty-coordinator.ts';

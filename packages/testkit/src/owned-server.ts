@@ -82,12 +82,23 @@ export class OwnedServer {
   }
 
   async restart(options: RestartOptions = {}): Promise<void> {
+    const { dataDir } = this.#plan;
+    const create = () => mkdir(dataDir, { recursive: true, mode: 0o700 });
+    await this.#restart(options.wipe === true ? create : undefined, options);
+  }
+
+  /** Brings it back with other data. @param create makes the data folder, which is not there. */
+  async restartOn(create: () => Promise<unknown>): Promise<void> {
+    await this.#restart(create);
+  }
+
+  async #restart(create: (() => Promise<unknown>) | undefined, options: RestartOptions = {}): Promise<void> {
     this.#assertNotStopped();
     await this.kill();
-    if (options.wipe === true) {
+    if (create !== undefined) {
       await this.#plan.tidy?.();
       await rm(this.#plan.dataDir, { recursive: true, force: true });
-      await mkdir(this.#plan.dataDir, { recursive: true, mode: 0o700 });
+      await create();
     }
     if (options.forMs !== undefined) await sleep(options.forMs);
     this.#assertNotStopped();
