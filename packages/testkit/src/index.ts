@@ -61,6 +61,13 @@ export {
   type TokenLike,
 } from './history/history-recorder.ts';
 export { historyFromJsonLines, historyToJsonLines } from './history/history-text.ts';
+export {
+  type LateWrite,
+  type LateWriteOptions,
+  type LateWriteOutcome,
+  type LateWritePlace,
+  lateWrite,
+} from './late-write.ts';
 export { type MariadbOptions, type MariadbServer, startMariadb } from './mariadb-server.ts';
 export type { RestartOptions, TestServer } from './owned-server.ts';
 export { type PgBouncerOptions, type PgBouncerServer, startPgBouncer } from './pgbouncer-server.ts';
