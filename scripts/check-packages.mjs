@@ -1,40 +1,12 @@
 // What users would install: every public package is built anew, packed, and the tarball judged by publint and
 // are-the-types-wrong. The packages are ESM only, so how CommonJS resolves them is not judged.
 
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { basename, join, relative } from 'node:path';
+import { basename, join } from 'node:path';
+import { packPackages } from './pack-packages.mjs';
 import { CommandError, dieOf, forwardSignals, Interrupted, output } from './setup/child.mjs';
-import { pnpm } from './setup/dependencies.mjs';
 import { root } from './setup/workspace.mjs';
-
-const packagesDir = join(root, 'packages');
-
-/** The folders of the packages that are published. */
-async function publicPackages() {
-  const dirs = [];
-  for (const folder of await readdir(packagesDir)) {
-    const dir = join(packagesDir, folder);
-    const manifest = JSON.parse(await readFile(join(dir, 'package.json'), 'utf8'));
-    if (!manifest.private) dirs.push(dir);
-  }
-  return dirs;
-}
-
-/**
- * Builds from nothing: a file whose source is gone would otherwise be packed.
- *
- * @param {readonly string[]} dirs
- */
-async function build(dirs) {
-  for (const dir of dirs) {
-    for (const made of ['dist', 'tsconfig.tsbuildinfo']) {
-      await rm(join(dir, made), { recursive: true, force: true });
-    }
-  }
-  const tsc = join(root, 'node_modules', 'typescript', 'bin', 'tsc');
-  await output(process.execPath, [tsc, '-b', ...dirs]);
-}
 
 /**
  * @param {string} packageName
@@ -72,17 +44,9 @@ async function judge(tarball) {
 }
 
 async function check() {
-  const dirs = await publicPackages();
-  await build(dirs);
   const scratch = await mkdtemp(join(tmpdir(), 'lockkeeper-packed-'));
   try {
-    const filters = dirs.flatMap((dir) => ['--filter', `./${relative(root, dir)}`]);
-    await pnpm(['--recursive', ...filters, 'pack', '--pack-destination', scratch]);
-    const tarballs = await readdir(scratch);
-    if (tarballs.length !== dirs.length) {
-      throw new CommandError(`pnpm packed ${tarballs.length} of ${dirs.length} packages`);
-    }
-    const verdicts = await Promise.all(tarballs.map((name) => judge(join(scratch, name))));
+    const verdicts = await Promise.all((await packPackages(scratch)).map(judge));
     return verdicts.every(Boolean);
   } finally {
     await rm(scratch, { recursive: true, force: true });

@@ -99,6 +99,19 @@ const counted = (work) =>
   });
 
 /** @param {readonly string[]} args */
+async function newcomer(args) {
+  if (args.length > 0) throw new SetUpError(`newcomer takes no arguments, but got: ${args.join(' ')}`);
+  const servers = await setUp({ etcd: ['newest'] });
+  if (servers?.etcdMissing) throw new SetUpError(servers.etcdMissing);
+  return counted(async (tallyFile) => {
+    const ended = await node([join(root, 'scripts', 'newcomer.mjs')]);
+    const ok = ended.code === 0;
+    await addTally(tallyFile, { passed: ok ? 1 : 0, failed: ok ? 0 : 1, skipped: 0 });
+    return ended;
+  });
+}
+
+/** @param {readonly string[]} args */
 async function check(args) {
   if (args.length > 0) throw new SetUpError(`check takes no arguments, but got: ${args.join(' ')}`);
   await setUp({});
@@ -172,7 +185,18 @@ function node(args, env = {}) {
 }
 
 /** @type {Record<string, (args: readonly string[]) => Promise<Ended>>} */
-const commands = { demo, simulate, matrix, 'bench:guards': benchGuards, test, faults, check, format, build };
+const commands = {
+  demo,
+  simulate,
+  matrix,
+  'bench:guards': benchGuards,
+  test,
+  faults,
+  newcomer,
+  check,
+  format,
+  build,
+};
 
 /** @param {readonly string[]} argv */
 async function main([name = '', ...args]) {
