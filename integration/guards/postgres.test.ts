@@ -141,7 +141,7 @@ describe('the table', () => {
 
   it('with a state that no guard wrote refuses every call, blames no token and keeps no client', async () => {
     const resource = await bank.newAccount();
-    const insert = `INSERT INTO lockkeeper_guards VALUES ($1, 'not an id', 1, 'a', false)`;
+    const insert = `INSERT INTO lockkeeper_guards VALUES ($1, 'not an id', 1, 'a', false, false)`;
     await bank.pool.query(insert, [resource]);
     const pool = bank.newPool({ max: 1 });
     const guard = postgresGuard(pool, { resource });

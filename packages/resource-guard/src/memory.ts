@@ -1,19 +1,17 @@
 // The guard for what lives in this process; also the plainest picture of what every other guard does.
 import {
   decideGuard,
-  decideRebase,
   type FencingToken,
   type Guard,
   type GuardAdmin,
   type GuardCallOptions,
-  type GuardDecision,
   type GuardState,
-  type RebaseOptions,
   type RunOptions,
 } from '@lockkeeper/fencing';
 import { untilAborted } from './abort.ts';
+import { DecidingGuard, type Step } from './deciding-guard.ts';
 import { EffectScope, type Held } from './effect-scope.ts';
-import { checkEffect, checkFlag, checkResource, checkToken } from './options.ts';
+import { checkEffect, checkFlag, checkToken } from './options.ts';
 import { Turnstile } from './turnstile.ts';
 
 export interface MemoryGuardOptions {
@@ -43,24 +41,15 @@ export function memoryGuard(options: MemoryGuardOptions): Guard<undefined> & Gua
   return new MemoryGuard(options);
 }
 
-class MemoryGuard implements Guard<undefined>, GuardAdmin {
-  readonly resource: string;
+class MemoryGuard extends DecidingGuard implements Guard<undefined>, GuardAdmin {
   readonly #requireClaim: boolean;
   readonly #turnstile = new Turnstile();
   readonly #held: Held = { source: this, lock: undefined };
   #state: GuardState | undefined;
 
   constructor(options: MemoryGuardOptions) {
-    this.resource = checkResource(options?.resource);
+    super(options?.resource);
     this.#requireClaim = checkFlag('requireClaim', options.requireClaim, false);
-  }
-
-  async claim(token: FencingToken, options: GuardCallOptions = {}): Promise<void> {
-    await this.#advance('claim', checkToken(token), options.signal);
-  }
-
-  async seal(token: FencingToken, options: GuardCallOptions = {}): Promise<void> {
-    await this.#advance('seal', checkToken(token), options.signal);
   }
 
   async run<T>(
@@ -92,7 +81,7 @@ class MemoryGuard implements Guard<undefined>, GuardAdmin {
       leave();
       if (decision.verdict === 'reject') throw decision.error;
       // Newer than the state: older runs may be in flight beside us, so advance like a claim does.
-      await this.#advance('claim', token, options.signal);
+      await this.take(this.stepOf('claim', token, options.signal));
       requireClaim = true;
     }
   }
@@ -102,25 +91,11 @@ class MemoryGuard implements Guard<undefined>, GuardAdmin {
     return this.#state;
   }
 
-  async rebase(presented: FencingToken, options: RebaseOptions): Promise<void> {
-    const token = checkToken(presented);
-    const from = checkToken(options?.from);
-    await this.#decideAlone(() => decideRebase(this.resource, this.#state, token, from), options.signal);
-  }
-
-  async #advance(
-    verb: 'claim' | 'seal',
-    token: FencingToken,
-    signal: AbortSignal | undefined,
-  ): Promise<void> {
-    await this.#decideAlone(() => decideGuard(verb, this.resource, this.#state, token), signal);
-  }
-
-  async #decideAlone(decide: () => GuardDecision, signal: AbortSignal | undefined): Promise<void> {
+  protected async take({ signal, decide }: Step): Promise<void> {
     EffectScope.refuse(this.#held, this.resource);
     const leave = await this.#turnstile.enter('exclusive', signal);
     try {
-      const decision = decide();
+      const decision = decide(this.#state);
       if (decision.verdict === 'reject') throw decision.error;
       if (decision.next !== undefined) this.#state = decision.next;
     } finally {

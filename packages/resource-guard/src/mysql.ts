@@ -2,7 +2,6 @@
 // the guard's row, and the row changes only under the same lock held exclusively.
 import {
   decideGuard,
-  decideRebase,
   type FencingToken,
   type Guard,
   type GuardAdmin,
@@ -10,10 +9,10 @@ import {
   type GuardDecision,
   GuardError,
   type GuardState,
-  type RebaseOptions,
   type RunOptions,
 } from '@lockkeeper/fencing';
 import { untilAborted } from './abort.ts';
+import { DecidingGuard, type Step } from './deciding-guard.ts';
 import { EffectScope, type Held } from './effect-scope.ts';
 import { LastSeen } from './last-seen.ts';
 import {
@@ -42,7 +41,7 @@ import {
 } from './mysql/sql.ts';
 import { type MysqlTransaction, newMark, Transaction } from './mysql/transaction.ts';
 import type { Source } from './mysql/turn.ts';
-import { checkEffect, checkFlag, checkMs, checkResource, checkToken, invalid } from './options.ts';
+import { checkEffect, checkFlag, checkMs, checkToken, invalid } from './options.ts';
 
 export type {
   MysqlConnection,
@@ -173,8 +172,7 @@ function checkDialect(value: unknown): MysqlDialect | undefined {
 
 type Effect<T> = (handle: MysqlTransaction) => T | Promise<T>;
 
-class GuardOnMysql implements MysqlGuard {
-  readonly resource: string;
+class GuardOnMysql extends DecidingGuard implements MysqlGuard {
   readonly #source: Source;
   readonly #requireClaim: boolean;
   readonly #named: MysqlGuardTable;
@@ -184,9 +182,9 @@ class GuardOnMysql implements MysqlGuard {
   readonly #seen: LastSeen;
 
   constructor(pool: unknown, options: MysqlGuardOptions) {
+    super(options?.resource);
     const server = checkSource(pool);
-    this.#source = { server, dialect: checkDialect(options?.dialect) };
-    this.resource = checkResource(options?.resource);
+    this.#source = { server, dialect: checkDialect(options.dialect) };
     this.#requireClaim = checkFlag('requireClaim', options.requireClaim, false);
     this.#named = { database: options.database, table: options.table };
     this.#table = tableName(options);
@@ -203,23 +201,6 @@ class GuardOnMysql implements MysqlGuard {
     const lock = isPool(this.#source.server) ? this.#sql.lock : undefined;
     this.#held = { source: coreOf(this.#source.server), lock };
     this.#seen = new LastSeen(this.resource);
-  }
-
-  async claim(presented: FencingToken, options: GuardCallOptions = {}): Promise<void> {
-    await this.#claim(checkToken(presented), options.signal);
-  }
-
-  async seal(presented: FencingToken, options: GuardCallOptions = {}): Promise<void> {
-    const token = checkToken(presented);
-    const decide = (state: GuardState | undefined) => decideGuard('seal', this.resource, state, token);
-    await this.#change(decide, this.#context(token), options.signal);
-  }
-
-  async rebase(presented: FencingToken, options: RebaseOptions): Promise<void> {
-    const token = checkToken(presented);
-    const from = checkToken(options?.from);
-    const decide = (state: GuardState | undefined) => decideRebase(this.resource, state, token, from);
-    await this.#change(decide, this.#context(token), options.signal);
   }
 
   async inspect(options: GuardCallOptions = {}): Promise<GuardState | undefined> {
@@ -265,7 +246,7 @@ class GuardOnMysql implements MysqlGuard {
    * drains them, and a shared lock must not be upgraded, or two such runs would wait for each other.
    */
   async #claimFor(token: FencingToken, signal: AbortSignal | undefined): Promise<void> {
-    await this.#claim(token, signal).catch((error: unknown) => {
+    await this.take(this.stepOf('claim', token, signal)).catch((error: unknown) => {
       const lost = error instanceof GuardError && error.code === 'unknown';
       throw lost ? make('unavailable', 'the effect did not run', error, this.#context(token)) : error;
     });
@@ -307,17 +288,8 @@ class GuardOnMysql implements MysqlGuard {
     return { ran: true, value };
   }
 
-  #claim(token: FencingToken, signal: AbortSignal | undefined): Promise<void> {
-    const decide = (state: GuardState | undefined) => decideGuard('claim', this.resource, state, token);
-    return this.#change(decide, this.#context(token), signal);
-  }
-
-  /** Decides alone: nobody runs, and nobody else decides, between the state's being read and stored. */
-  async #change(
-    decide: (state: GuardState | undefined) => GuardDecision,
-    context: ErrorContext,
-    signal: AbortSignal | undefined,
-  ): Promise<void> {
+  protected async take({ token, signal, decide }: Step): Promise<void> {
+    const context = this.#context(token);
     EffectScope.refuse(this.#held, this.resource);
     for (let tries = 1; tries <= 2; tries++) {
       const open = (dialect: MysqlDialect) => this.#sql.openExclusive(dialect);

@@ -2,7 +2,6 @@
 // advisory lock, and the guard's state changes only under the same lock held exclusively.
 import {
   decideGuard,
-  decideRebase,
   type FencingToken,
   type Guard,
   type GuardAdmin,
@@ -10,13 +9,13 @@ import {
   type GuardDecision,
   GuardError,
   type GuardState,
-  type RebaseOptions,
   type RunOptions,
 } from '@lockkeeper/fencing';
 import { untilAborted } from './abort.ts';
+import { DecidingGuard, type Step } from './deciding-guard.ts';
 import { EffectScope, type Held } from './effect-scope.ts';
 import { LastSeen } from './last-seen.ts';
-import { checkEffect, checkFlag, checkMs, checkResource, checkToken } from './options.ts';
+import { checkEffect, checkFlag, checkMs, checkToken } from './options.ts';
 import {
   checkQueryable,
   checkSource,
@@ -207,8 +206,7 @@ export function postgresGuardSql(options: GuardTable = {}): string {
   return createTable(tableName(options));
 }
 
-class GuardOnPostgres<Handle> implements PostgresGuard<Handle> {
-  readonly resource: string;
+class GuardOnPostgres<Handle> extends DecidingGuard implements PostgresGuard<Handle> {
   readonly #source: PostgresPool | PostgresClient;
   readonly #requireClaim: boolean;
   readonly #table: string;
@@ -220,6 +218,7 @@ class GuardOnPostgres<Handle> implements PostgresGuard<Handle> {
   readonly #call: <T>(effect: (handle: Handle) => T | Promise<T>, tx: Transaction) => T | Promise<T>;
 
   constructor(pool: unknown, options: PostgresGuardOptions) {
+    super(options?.resource);
     const sql = isPostgresJs(pool) ? pool : undefined;
     this.#source = sql === undefined ? checkSource(pool) : postgresJsPool(sql);
     this.#needsBegin = sql !== undefined;
@@ -228,7 +227,6 @@ class GuardOnPostgres<Handle> implements PostgresGuard<Handle> {
       const handle: PostgresTransaction = { query: (query, values) => tx.query(query, values) };
       return effect(handle as Handle);
     };
-    this.resource = checkResource(options?.resource);
     this.#requireClaim = checkFlag('requireClaim', options.requireClaim, false);
     this.#table = tableName(options);
     this.#sql = guardSql(this.#table, this.resource, {
@@ -244,14 +242,6 @@ class GuardOnPostgres<Handle> implements PostgresGuard<Handle> {
     const lock = isPool(this.#source) ? this.#sql.lock : undefined;
     this.#held = { source: this.#source, lock };
     this.#seen = new LastSeen(this.resource);
-  }
-
-  async claim(token: FencingToken, options: GuardCallOptions = {}): Promise<void> {
-    await this.#advance('claim', checkToken(token), options.signal);
-  }
-
-  async seal(token: FencingToken, options: GuardCallOptions = {}): Promise<void> {
-    await this.#advance('seal', checkToken(token), options.signal);
   }
 
   async run<T>(
@@ -315,7 +305,7 @@ class GuardOnPostgres<Handle> implements PostgresGuard<Handle> {
    * them, and a shared lock must not be upgraded, or two such runs would wait for each other.
    */
   async #claimFirst(token: FencingToken, signal: AbortSignal | undefined): Promise<void> {
-    await this.#advance('claim', token, signal).catch((error: unknown) => {
+    await this.take(this.stepOf('claim', token, signal)).catch((error: unknown) => {
       const lost = error instanceof GuardError && error.code === 'unknown';
       throw lost ? make('unavailable', 'the effect did not run', error, this.#context(token)) : error;
     });
@@ -355,22 +345,6 @@ class GuardOnPostgres<Handle> implements PostgresGuard<Handle> {
     return { ran: true, value };
   }
 
-  async #advance(
-    verb: 'claim' | 'seal',
-    token: FencingToken,
-    signal: AbortSignal | undefined,
-  ): Promise<void> {
-    const decide = (state: GuardState | undefined) => decideGuard(verb, this.resource, state, token);
-    await this.#decideAlone(token, signal, decide, (next) => this.#sql.advance(next));
-  }
-
-  async rebase(presented: FencingToken, options: RebaseOptions): Promise<void> {
-    const token = checkToken(presented);
-    const from = checkToken(options?.from);
-    const decide = (state: GuardState | undefined) => decideRebase(this.resource, state, token, from);
-    await this.#decideAlone(token, options.signal, decide, (next) => this.#sql.rebase(from, next));
-  }
-
   async inspect(options: GuardCallOptions = {}): Promise<GuardState | undefined> {
     if (!isPool(this.#source)) EffectScope.refuse(this.#held, this.resource);
     const opening = { statements: this.#sql.look };
@@ -384,13 +358,7 @@ class GuardOnPostgres<Handle> implements PostgresGuard<Handle> {
     return parseState(this.resource, rows);
   }
 
-  /** Decides while no run and no other claim is under way, and stores what was decided by `store`. */
-  async #decideAlone(
-    token: FencingToken,
-    signal: AbortSignal | undefined,
-    decide: (state: GuardState | undefined) => GuardDecision,
-    store: (next: GuardState) => string,
-  ): Promise<void> {
+  protected async take({ token, signal, decide, from }: Step): Promise<void> {
     EffectScope.refuse(this.#held, this.resource);
     const context = this.#context(token);
     const opening = { statements: this.#sql.openExclusive };
@@ -407,10 +375,12 @@ class GuardOnPostgres<Handle> implements PostgresGuard<Handle> {
       if (decision.verdict === 'reject') throw decision.error;
       return;
     }
-    if ((await tx.commit(signal, store(decision.next))) !== 1) {
+    const { next } = decision;
+    const store = from === undefined ? this.#sql.advance(next) : this.#sql.rebase(from, next);
+    if ((await tx.commit(signal, store)) !== 1) {
       throw make('retry', 'the state was changed by something that is not a guard', undefined, context);
     }
-    this.#seen.note(decision.next);
+    this.#seen.note(next);
   }
 
   async enter(

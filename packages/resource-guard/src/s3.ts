@@ -2,7 +2,6 @@
 // write of it is conditional on the ETag it was decided on, and no ETag ever comes back.
 import {
   decideGuard,
-  decideRebase,
   type FencingToken,
   type Guard,
   type GuardAdmin,
@@ -10,10 +9,10 @@ import {
   type GuardDecision,
   GuardError,
   type GuardState,
-  type RebaseOptions,
   type RunOptions,
 } from '@lockkeeper/fencing';
 import { untilAborted } from './abort.ts';
+import { DecidingGuard, type Step } from './deciding-guard.ts';
 import { checkEffect, checkFlag, checkToken } from './options.ts';
 import { Budget } from './s3/budget.ts';
 import { commit, readRecord } from './s3/commit.ts';
@@ -80,8 +79,7 @@ export function s3Guard(client: S3Sender, options: S3GuardOptions): S3Guard {
   return new GuardOnS3(client, options);
 }
 
-class GuardOnS3 implements S3Guard {
-  readonly resource: string;
+class GuardOnS3 extends DecidingGuard implements S3Guard {
   readonly #options: ReturnType<typeof checkOptions>;
   readonly #store: ObjectStore;
   readonly #object: GuardedObject;
@@ -92,24 +90,11 @@ class GuardOnS3 implements S3Guard {
 
   constructor(client: S3Sender, options: S3GuardOptions) {
     const sender = checkSender(client);
-    this.#options = checkOptions(options);
-    this.resource = this.#options.resource;
+    const checked = checkOptions(options);
+    super(checked.resource);
+    this.#options = checked;
     this.#store = new ObjectStore(sender, this.#options.bucket, this.#options.requestTimeoutMs);
     this.#object = new GuardedObject(this.#store, this.#options.createsMissing);
-  }
-
-  async claim(presented: FencingToken, options: GuardCallOptions = {}): Promise<void> {
-    const token = checkToken(presented);
-    await this.#inTurn(options.signal, token, (context, budget) =>
-      this.#object.change(this.#decided('claim', token), context, budget),
-    );
-  }
-
-  async seal(presented: FencingToken, options: GuardCallOptions = {}): Promise<void> {
-    const token = checkToken(presented);
-    await this.#inTurn(options.signal, token, (context, budget) =>
-      this.#object.change(this.#decided('seal', token), context, budget),
-    );
   }
 
   async run<T>(
@@ -162,18 +147,6 @@ class GuardOnS3 implements S3Guard {
     }
   }
 
-  async rebase(presented: FencingToken, options: RebaseOptions): Promise<void> {
-    const token = checkToken(presented);
-    const from = checkToken(options?.from);
-    await this.#inTurn(options.signal, token, (context, budget) =>
-      this.#object.change(
-        (record) => planOf(decideRebase(this.resource, record?.state, token, from), record),
-        context,
-        budget,
-      ),
-    );
-  }
-
   async create(options: GuardCallOptions = {}): Promise<boolean> {
     return this.#within(options.signal, undefined, async (budget) => {
       const context = this.#context(undefined);
@@ -219,7 +192,11 @@ class GuardOnS3 implements S3Guard {
     // Newer than the state. Effects of older tokens may be at work beside this one: only a claim stops their writes.
     const leave = await this.#turnstile.enter('exclusive', budget.signal);
     try {
-      const current = await this.#object.change(this.#decided('claim', token), context, budget);
+      const current = await this.#object.change(
+        plannerOf(this.stepOf('claim', token, undefined).decide),
+        context,
+        budget,
+      );
       // Applied, and perhaps overtaken before that was known.
       const second = this.#planRun(current?.record, token, true);
       if (second.kind === 'refuse') throw second.error;
@@ -268,18 +245,11 @@ class GuardOnS3 implements S3Guard {
     return { kind: 'write', next: nextRecord(record, decision.next ?? record?.state, value) };
   }
 
-  #decided(verb: 'claim' | 'seal', token: FencingToken): Planner {
-    return (record) => planOf(decideGuard(verb, this.resource, record?.state, token), record);
-  }
-
-  async #inTurn(
-    signal: AbortSignal | undefined,
-    token: FencingToken,
-    body: (context: ErrorContext, budget: Budget) => Promise<unknown>,
-  ): Promise<void> {
+  protected async take({ token, signal, decide }: Step): Promise<void> {
     await this.#within(signal, token, async (budget) => {
       const leave = await this.#turnstile.enter('exclusive', budget.signal);
-      await body(this.#context(token), budget).finally(leave);
+      const taken = this.#object.change(plannerOf(decide), this.#context(token), budget);
+      await taken.finally(leave);
     });
   }
 
@@ -307,6 +277,10 @@ class GuardOnS3 implements S3Guard {
   #context(token: FencingToken | undefined): ErrorContext {
     return { resource: this.resource, bucket: this.#options.bucket, key: this.#options.key, token };
   }
+}
+
+function plannerOf(decide: Step['decide']): Planner {
+  return (record) => planOf(decide(record?.state), record);
 }
 
 function planOf(decision: GuardDecision, record: GuardRecord | undefined): Plan {

@@ -2,19 +2,17 @@
 // token and gives it back by COMMIT, and the guard's state is a row of the same file.
 import {
   decideGuard,
-  decideRebase,
   type FencingToken,
   type Guard,
   type GuardAdmin,
   type GuardCallOptions,
-  type GuardDecision,
   GuardError,
   type GuardState,
-  type RebaseOptions,
   type RunOptions,
 } from '@lockkeeper/fencing';
+import { DecidingGuard, type Step } from './deciding-guard.ts';
 import { EffectScope } from './effect-scope.ts';
-import { checkEffect, checkFlag, checkMs, checkResource, checkToken, invalid } from './options.ts';
+import { checkEffect, checkFlag, checkMs, checkToken, invalid } from './options.ts';
 import { Connection, type Wait } from './sqlite/connection.ts';
 import { checkDatabase, firstColumn, inTransaction, type SqliteDatabase } from './sqlite/database.ts';
 import { type Begun, begin, checkWork, didNotRun, isThenable, unlessAborted } from './sqlite/effect.ts';
@@ -101,8 +99,7 @@ export function sqliteGuardSql(options: GuardTable = {}): string {
   return `${guardSql(options).create};\n`;
 }
 
-class GuardOnSqlite<DB extends SqliteDatabase> implements SqliteGuard<DB> {
-  readonly resource: string;
+class GuardOnSqlite<DB extends SqliteDatabase> extends DecidingGuard implements SqliteGuard<DB> {
   readonly #db: DB;
   readonly #connection: Connection;
   readonly #requireClaim: boolean;
@@ -110,20 +107,12 @@ class GuardOnSqlite<DB extends SqliteDatabase> implements SqliteGuard<DB> {
   readonly #sql: GuardSql;
 
   constructor(db: DB, options: SqliteGuardOptions) {
+    super(options?.resource);
     this.#db = checkDatabase(db);
-    this.resource = checkResource(options?.resource);
     this.#requireClaim = checkFlag('requireClaim', options.requireClaim, false);
     this.#busyTimeoutMs = checkMs('busyTimeoutMs', options.busyTimeoutMs, 10_000);
     this.#sql = guardSql(options);
     this.#connection = Connection.of(db);
-  }
-
-  async claim(token: FencingToken, options: GuardCallOptions = {}): Promise<void> {
-    await this.#advance('claim', checkToken(token), options.signal);
-  }
-
-  async seal(token: FencingToken, options: GuardCallOptions = {}): Promise<void> {
-    await this.#advance('seal', checkToken(token), options.signal);
   }
 
   async run<T>(
@@ -211,14 +200,6 @@ class GuardOnSqlite<DB extends SqliteDatabase> implements SqliteGuard<DB> {
     return poll(wait, () => readNow(this.#connection, wait.context, () => this.#state()));
   }
 
-  async rebase(presented: FencingToken, options: RebaseOptions): Promise<void> {
-    const token = checkToken(presented);
-    const from = checkToken(options?.from);
-    this.#refuseInside();
-    const decide = (state: GuardState | undefined) => decideRebase(this.resource, state, token, from);
-    await this.#inTurn(this.#wait(token, options.signal), (wait) => this.#decideAlone(decide, wait));
-  }
-
   async migrate(): Promise<void> {
     this.#refuseInside();
     await this.#inTurn(this.#wait(undefined, undefined), async (wait) => {
@@ -228,25 +209,20 @@ class GuardOnSqlite<DB extends SqliteDatabase> implements SqliteGuard<DB> {
     });
   }
 
-  async #advance(
-    verb: 'claim' | 'seal',
-    token: FencingToken,
-    signal: AbortSignal | undefined,
-  ): Promise<void> {
+  protected async take(step: Step): Promise<void> {
     this.#refuseInside();
-    const decide = (state: GuardState | undefined) => decideGuard(verb, this.resource, state, token);
-    await this.#inTurn(this.#wait(token, signal), (wait) => this.#decideAlone(decide, wait));
+    await this.#inTurn(this.#wait(step.token, step.signal), (wait) => this.#takeInTurn(step, wait));
   }
 
   /** One transaction that changes nothing but the guard's state, committed to the disk. */
-  async #decideAlone(decide: (state: GuardState | undefined) => GuardDecision, wait: Wait): Promise<void> {
+  async #takeInTurn(step: Step, wait: Wait): Promise<void> {
     const tx = await Transaction.open(this.#connection, wait, { durable: this.#sql.schema });
-    if (this.#decide(tx, decide)) await tx.commit(this.#wait(wait.context.token, wait.signal));
+    if (this.#decide(tx, step)) await tx.commit(this.#wait(wait.context.token, wait.signal));
   }
 
   /** Whether there is something to commit; if not, `tx` is over. */
-  #decide(tx: Transaction, decide: (state: GuardState | undefined) => GuardDecision): boolean {
-    const decision = tx.attempt(() => decide(this.#state()));
+  #decide(tx: Transaction, step: Step): boolean {
+    const decision = tx.attempt(() => step.decide(this.#state()));
     if (decision.verdict === 'accept' && decision.next !== undefined) {
       const parameters = storeParameters(this.resource, decision.next);
       tx.attempt(() => this.#connection.run(this.#sql.store, ...parameters));
@@ -267,7 +243,7 @@ class GuardOnSqlite<DB extends SqliteDatabase> implements SqliteGuard<DB> {
     const first = await this.#tryBegin(token, effect, requireClaim, wait);
     if (first !== undefined) return first;
     // Newer than the state. The claim is a transaction of its own, so that it stays where the effect throws.
-    await this.#decideAlone(this.#toClaim(token), wait).catch(didNotRun(wait.context));
+    await this.#takeInTurn(this.stepOf('claim', token, wait.signal), wait).catch(didNotRun(wait.context));
     const second = await this.#tryBegin(token, effect, true, wait);
     if (second !== undefined) return second;
     throw make('retry', 'the state changed meanwhile', undefined, wait.context);
@@ -297,7 +273,7 @@ class GuardOnSqlite<DB extends SqliteDatabase> implements SqliteGuard<DB> {
     if (this.#isInForce(tx, token, requireClaim)) return tx;
     const claim = Transaction.openNow(this.#connection, context, this.#sql.schema);
     try {
-      if (this.#decide(claim, this.#toClaim(token))) claim.commitNow();
+      if (this.#decide(claim, this.stepOf('claim', token, undefined))) claim.commitNow();
     } catch (error) {
       didNotRun(context)(error);
     }
@@ -318,10 +294,6 @@ class GuardOnSqlite<DB extends SqliteDatabase> implements SqliteGuard<DB> {
     tx.undo(undefined);
     if (decision.verdict === 'reject') throw decision.error;
     return false;
-  }
-
-  #toClaim(token: FencingToken): (state: GuardState | undefined) => GuardDecision {
-    return (state) => decideGuard('claim', this.resource, state, token);
   }
 
   /** An effect that awaits keeps its turn until it has settled, also when nobody waits for it any more. */
