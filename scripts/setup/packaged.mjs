@@ -1,5 +1,6 @@
-// Redis, MariaDB and PgBouncer: installed ones if they are new enough, else the packages of the suite that this
-// machine runs, unpacked into the cache with the libraries that they need.
+// Redis, MariaDB and PgBouncer, and the tools for a slow disk and a shifted clock: installed ones if they are new
+// enough, else the packages of the suite that this machine runs, unpacked into the cache with the libraries that they
+// need.
 
 import { existsSync } from 'node:fs';
 import { cp, mkdir, readdir } from 'node:fs/promises';
@@ -18,12 +19,14 @@ import { atLeast, compareVersions } from './versions.mjs';
  * @property {string} program  where a distribution's package has it
  * @property {readonly string[]} packages
  * @property {readonly string[]} also  what else of the packages is worth keeping
+ * @property {string} [preloaded]  a folder of libraries that it loads by their names
+ * @property {string} [without]  what is skipped without it; such a one is no reason to fail
  * @property {string} size  of the download
  * @property {string} install  how to come by it otherwise
  * @property {{ variable: string, example: string }} [address]
  */
 
-/** @typedef {'redis' | 'mariadb' | 'pgbouncer'} Name */
+/** @typedef {'redis' | 'mariadb' | 'pgbouncer' | 'strace' | 'faketime'} Name */
 
 /** @type {Record<Name, Kind>} */
 export const PACKAGED = {
@@ -60,6 +63,27 @@ export const PACKAGED = {
     also: [],
     size: '4 MB',
     install: 'Debian, Ubuntu: apt-get install pgbouncer; macOS: brew install pgbouncer',
+  },
+  strace: {
+    title: 'strace',
+    lowest: '4.22',
+    program: 'usr/bin/strace',
+    packages: ['strace'],
+    also: [],
+    without: 'tests with a slow disk',
+    size: '2 MB',
+    install: 'Debian, Ubuntu: apt-get install strace',
+  },
+  faketime: {
+    title: 'libfaketime',
+    lowest: '0.9.8',
+    program: 'usr/bin/faketime',
+    packages: ['faketime', 'libfaketime'],
+    also: [],
+    preloaded: 'faketime',
+    without: 'tests with a shifted clock',
+    size: '1 MB',
+    install: 'Debian, Ubuntu: apt-get install faketime',
   },
 };
 
@@ -166,7 +190,7 @@ async function fetchEach(apt, suite, missing, scratch) {
  * @param {string} scratch
  */
 async function fetchOne(apt, name, scratch) {
-  const { title, program, packages, also, lowest } = PACKAGED[name];
+  const { title, program, packages, also, lowest, preloaded } = PACKAGED[name];
   const [whole, ours] = [join(scratch, 'whole'), join(scratch, 'ours')];
   await apt.unpackWithLibraries(packages, whole);
   for (const part of [program, ...also]) {
@@ -176,7 +200,7 @@ async function fetchOne(apt, name, scratch) {
     await cp(join(whole, part), join(ours, part), { recursive: true, dereference: true });
   }
   const libDir = join(ours, 'lib');
-  await copyLibraries(whole, libDir);
+  await copyLibraries(whole, libDir, preloaded);
   const version = await versionOf(join(ours, program), { libDir });
   if (!version) throw new CommandError(`the unpacked ${title} does not run on this machine`);
   if (!atLeast(version, lowest)) throw new CommandError(`it has ${title} ${version}, older than ${lowest}`);
@@ -188,15 +212,19 @@ async function fetchOne(apt, name, scratch) {
  *
  * @param {string} whole
  * @param {string} libDir
+ * @param {string} [preloaded]
  */
-async function copyLibraries(whole, libDir) {
+async function copyLibraries(whole, libDir, preloaded) {
   await mkdir(libDir, { recursive: true });
   for (const root of ['lib', 'usr/lib'].map((path) => join(whole, path)).filter(existsSync)) {
     for (const folder of await readdir(root, { withFileTypes: true })) {
       if (!folder.isDirectory() || !folder.name.includes('-linux-')) continue;
       for (const file of await readdir(join(root, folder.name))) {
-        if (!/\.so(\.|$)/.test(file)) continue;
-        await cp(join(root, folder.name, file), join(libDir, file), { verbatimSymlinks: true });
+        if (!/\.so(\.|$)/.test(file) && file !== preloaded) continue;
+        await cp(join(root, folder.name, file), join(libDir, file), {
+          recursive: true,
+          verbatimSymlinks: true,
+        });
       }
     }
   }

@@ -169,9 +169,19 @@ async function findPackaged(forced) {
   for (const name of packagedNames) {
     const found = await look(name);
     if (found) say(`${PACKAGED[name].title}: ${found}`);
+    else if (PACKAGED[name].without) sayWithout(name, reasons.get(name));
     else instructions.push(packagedInstruction(routeFor(name), name, reasons.get(name)));
   }
   return instructions;
+}
+
+/**
+ * @param {import('./packaged.mjs').Name} name
+ * @param {string | undefined} reason
+ */
+function sayWithout(name, reason) {
+  const { title, install, without } = PACKAGED[name];
+  say(`${title}: none in reach, and ${without} are skipped (${reason ?? install})`);
 }
 
 /** @returns {Promise<string[]>} what to do when it is wanted and there is none */

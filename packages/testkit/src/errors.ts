@@ -9,6 +9,7 @@
  * | `not-ours` | a server found by its address cannot be paused, killed or restarted |
  * | `not-running` | the process has ended |
  * | `timeout` | what was waited for did not come in time |
+ * | `not-permitted` | the kernel does not allow it here |
  * | `command-failed` | `etcdctl` ended with an error |
  * | `drill-failed` | what a drill was given did not work already without a pause |
  * | `invalid-history` | an event of a history was refused; the message names its field and value |
@@ -20,6 +21,7 @@ export type TestkitErrorCode =
   | 'not-ours'
   | 'not-running'
   | 'timeout'
+  | 'not-permitted'
   | 'command-failed'
   | 'drill-failed'
   | 'invalid-history';

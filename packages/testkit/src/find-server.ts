@@ -57,6 +57,8 @@ interface Manifest {
   readonly redis?: readonly UnpackedProgram[];
   readonly mariadb?: readonly UnpackedProgram[];
   readonly pgbouncer?: readonly UnpackedProgram[];
+  readonly strace?: readonly UnpackedProgram[];
+  readonly faketime?: readonly UnpackedProgram[];
 }
 
 /** A server that is one program and the libraries beside it. */

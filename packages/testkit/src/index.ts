@@ -31,6 +31,7 @@ export type { Fault } from './fault.ts';
 export type { CoordinatorVerb, FaultAct, FaultPoint, FaultPoints } from './fault-points.ts';
 export { FaultyCoordinator, isEnding, isEnqueue } from './faulty-coordinator.ts';
 export type { ServerRoute } from './find-server.ts';
+export { canShiftClock, canSlowDisk } from './find-tools.ts';
 export { type DropFault, type DropOptions, GrpcProxy, startGrpcProxy } from './grpc-proxy.ts';
 export { checkHistory, violationsIn } from './history/checker.ts';
 export type { Finding, FindingKind } from './history/finding.ts';
@@ -75,6 +76,8 @@ export { type PostgresOptions, type PostgresServer, startPostgres } from './post
 export type { ProxyDirection } from './proxy-lane.ts';
 export { type RedisOptions, type RedisServer, startRedis } from './redis-server.ts';
 export type { ProcessExit } from './server-process.ts';
+export { type ShiftedClock, type ShiftedClockOptions, shiftedClock } from './shifted-clock.ts';
+export { type SlowDisk, type SlowDiskOptions, slowDisk } from './slow-disk.ts';
 export {
   type CutOptions,
   type HeldChunk,

@@ -7,11 +7,13 @@ import { text } from 'node:stream/consumers';
 import { TestkitError } from './errors.ts';
 import { environmentOf, type ServerProgram } from './find-programs.ts';
 import { ServerProcess } from './server-process.ts';
+import type { ShiftedClock } from './shifted-clock.ts';
 
 export interface MariadbDataPlan {
   readonly program: ServerProgram;
   readonly folder: string;
   readonly settings: Readonly<Record<string, string>>;
+  readonly clock: ShiftedClock['env'] | undefined;
   readonly user: string;
   readonly password: string;
   readonly database: string;
@@ -65,7 +67,7 @@ export class MariadbData {
       name: this.name,
       command: program.bin,
       args: [...this.#common(), ...flags(ours)],
-      env: environmentOf(program),
+      env: { ...environmentOf(program), ...this.#plan.clock },
       cwd: folder,
       endSignal: 'SIGKILL',
     });

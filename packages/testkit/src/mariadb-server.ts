@@ -4,6 +4,7 @@ import { addressFromEnvironment, chooseVersion } from './find-server.ts';
 import { MariadbData } from './mariadb-data.ts';
 import { probeMariadb, readMariadbUrl } from './mariadb-server-probe.ts';
 import { foreignServer, type TestServer } from './owned-server.ts';
+import type { ShiftedClock } from './shifted-clock.ts';
 import { checkSettings, ownedVerbs, startOwned } from './start-owned.ts';
 
 export interface MariadbOptions {
@@ -13,6 +14,8 @@ export interface MariadbOptions {
   readonly own?: boolean | undefined;
   /** Server settings, such as `{ max_connections: '300' }`. They win over the defaults. Imply `own`. */
   readonly settings?: Readonly<Record<string, string>> | undefined;
+  /** Its wall clock, which the test can step: see `shiftedClock()`. Implies `own`. Default: the machine's. */
+  readonly clock?: ShiftedClock | undefined;
 }
 
 /** A running MariaDB with an empty database and a user who may do everything. */
@@ -50,13 +53,13 @@ const OURS = [
 export async function startMariadb(options: MariadbOptions = {}): Promise<MariadbServer> {
   const settings = Object.fromEntries(checkSettings(options.settings, OURS));
   const anyVersion = options.version === undefined || ['newest', 'oldest'].includes(options.version);
-  const own = options.own || options.settings !== undefined || !anyVersion;
+  const own = options.own || options.settings !== undefined || options.clock !== undefined || !anyVersion;
   const address = own ? undefined : addressFromEnvironment(VARIABLE);
   if (address !== undefined) return foreignMariadb(address);
   const program = chooseVersion('MariaDB', findPrograms('MariaDB'), options.version);
   const account = { user: NAME, password: randomBytes(12).toString('hex'), database: NAME };
   const { port, owned } = await startOwned('lockkeeper-mariadb-', (folder, port) => {
-    const data = new MariadbData({ program, folder, settings, ...account });
+    const data = new MariadbData({ program, folder, settings, clock: options.clock?.env, ...account });
     const { name, dataDir } = data;
     return { name, dataDir, endSignal: 'SIGKILL', launch: () => data.launch(port) };
   });

@@ -14,6 +14,7 @@ import { type Identity, identity } from './identity.ts';
 import { foreignServer, type TestServer } from './owned-server.ts';
 import { probePostgres, readPostgresUrl } from './postgres-server-probe.ts';
 import { ServerProcess } from './server-process.ts';
+import type { ShiftedClock } from './shifted-clock.ts';
 import { ownedVerbs, startOwned } from './start-owned.ts';
 
 export interface PostgresOptions {
@@ -28,6 +29,8 @@ export interface PostgresOptions {
   readonly fsync?: boolean | undefined;
   /** Server settings, such as `{ max_connections: '300' }`. Imply `own`. */
   readonly settings?: Readonly<Record<string, string>> | undefined;
+  /** Its wall clock, which the test can step: see `shiftedClock()`. Implies `own`. Default: the machine's. */
+  readonly clock?: ShiftedClock | undefined;
 }
 
 /** A running PostgreSQL with one superuser and the database `postgres`. */
@@ -62,7 +65,7 @@ const USER = 'postgres';
  */
 export async function startPostgres(options: PostgresOptions = {}): Promise<PostgresServer> {
   const anyVersion = options.version === undefined || ['newest', 'oldest'].includes(options.version);
-  const owned = options.own || options.settings || !anyVersion;
+  const owned = options.own || options.settings || options.clock || !anyVersion;
   const address = owned ? undefined : addressFromEnvironment(VARIABLE);
   if (address !== undefined) return foreignPostgres(address);
   return startOwn(chooseVersion('PostgreSQL', findPostgreses(), options.version), options);
@@ -120,7 +123,8 @@ class Cluster {
       ...Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]),
     ]);
     const { uid } = this.#identity;
-    const common = { name: this.name, env: this.#env(), cwd: this.#folder, endSignal: 'SIGQUIT' as const };
+    const env = { ...this.#env(), ...this.#options.clock?.env };
+    const common = { name: this.name, env, cwd: this.#folder, endSignal: 'SIGQUIT' as const };
     const run = new ServerProcess({ ...common, command, args, uid });
     try {
       await run.waitUntil((log) => log.includes('ready to accept connections'), READY_WITHIN_MS);
