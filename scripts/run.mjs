@@ -46,12 +46,17 @@ async function benchGuards(args) {
   return node(['--conditions=@lockkeeper/source', '--import', 'tsx', main, ...args]);
 }
 
-/** Every server that anything is tested on. */
-async function setUpAll() {
-  const servers = await setUp({ etcd: ['newest', 'oldest'], guards: true });
+/**
+ * Every server that anything is tested on.
+ *
+ * @param {{ browser?: boolean }} [also]
+ */
+async function setUpAll({ browser = false } = {}) {
+  const servers = await setUp({ etcd: ['newest', 'oldest'], guards: true, browser });
   if (!servers) return;
-  const { etcdMissing, postgresMissing, guardsMissing } = servers;
-  const missing = [etcdMissing, postgresMissing, ...guardsMissing].filter((text) => text !== undefined);
+  const { etcdMissing, postgresMissing, guardsMissing, browserMissing } = servers;
+  const all = [etcdMissing, postgresMissing, ...guardsMissing, browserMissing];
+  const missing = all.filter((text) => text !== undefined);
   if (missing.length > 0) throw new SetUpError(missing.join('\n'));
 }
 
@@ -66,7 +71,7 @@ const faults = (args) => vitest(['faults'], args);
  * @param {readonly string[]} args
  */
 async function vitest(projects, args) {
-  await setUpAll();
+  await setUpAll({ browser: projects.includes('integration') });
   return counted((tallyFile) =>
     node(
       [

@@ -13,6 +13,7 @@ import { cacheDir, lowestNode } from './workspace.mjs';
  * @typedef {object} Needs
  * @property {readonly import('./etcd.mjs').Line[]} [etcd]  servers are set up when given
  * @property {boolean} [guards]  with them, the servers that only guards are tested on. Default false
+ * @property {boolean} [browser]  with them, a browser for tests of pages. Default false
  */
 
 function requirePlatform() {
@@ -36,8 +37,8 @@ async function setUpDependencies() {
  * @param {Needs} needs
  * @returns {Promise<import('./servers.mjs').Servers | undefined>} undefined when no servers were asked for
  */
-export async function setUp({ etcd, guards = false }) {
+export async function setUp({ etcd, guards = false, browser = false }) {
   requirePlatform();
   await setUpDependencies();
-  return etcd && setUpServers(etcd, guards);
+  return etcd && setUpServers(etcd, guards, browser);
 }

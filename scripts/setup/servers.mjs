@@ -7,6 +7,7 @@ import { mkdir, rename, writeFile } from 'node:fs/promises';
 import { join, relative } from 'node:path';
 import { alone } from './alone.mjs';
 import { removeLeftovers, serversDir } from './cache.mjs';
+import { chromiumInstruction, chromiumIsMissing, chromiumUnpacked, fetchChromium } from './chromium.mjs';
 import { etcdOnPath, etcdUnpacked, fetchEtcd, lineOf, newestFirst } from './etcd.mjs';
 import { etcdInstruction, packagedInstruction, postgresInstruction } from './instructions.mjs';
 import { fetchNode22, node22Instruction, node22IsMissing, node22Unpacked } from './node22.mjs';
@@ -24,6 +25,7 @@ const ROUTES = /** @type {const} */ (['env', 'path', 'unpacked']);
  * @property {string | undefined} etcdMissing  what to do about etcd when there is none
  * @property {string | undefined} postgresMissing
  * @property {readonly string[]} guardsMissing  the same about each of those that only guards are tested on
+ * @property {string | undefined} browserMissing
  */
 
 /** The route that `LOCKKEEPER_SERVERS` forces, if any. */
@@ -46,15 +48,17 @@ function forcedRoute() {
  *
  * @param {readonly Line[]} lines  the lines of etcd that are wanted; one is enough to run
  * @param {boolean} guards  whether those are wanted that only guards are tested on
+ * @param {boolean} browser  whether one is wanted for tests of pages
  * @returns {Promise<Servers>}
  */
-export async function setUpServers(lines, guards) {
+export async function setUpServers(lines, guards, browser) {
   const forced = forcedRoute();
   const etcdMissing = await findEtcd(forced, lines);
   const postgresMissing = await findPostgres(forced);
   const guardsMissing = guards ? [...(await findPackaged(forced)), ...(await findNode22())] : [];
+  const browserMissing = browser ? await findChromium() : undefined;
   await writeManifest();
-  return { etcdMissing, postgresMissing, guardsMissing };
+  return { etcdMissing, postgresMissing, guardsMissing, browserMissing };
 }
 
 /**
@@ -191,6 +195,13 @@ async function findNode22() {
   return reason === undefined ? [] : [node22Instruction(reason)];
 }
 
+/** @returns {Promise<string | undefined>} what to do when it is wanted and there is none */
+async function findChromium() {
+  if (!(await chromiumIsMissing())) return undefined;
+  const reason = await fetchAlone(async () => ((await chromiumIsMissing()) ? fetchChromium() : undefined));
+  return reason && chromiumInstruction(reason);
+}
+
 /** Lists what the cache holds for the testkit. Paths are relative to the list, because a checkout can be moved. */
 async function writeManifest() {
   /** @param {string} path */
@@ -203,6 +214,7 @@ async function writeManifest() {
       libDir: from(libDir),
     }));
   const node = await node22Unpacked();
+  const chromium = await chromiumUnpacked();
   const manifest = {
     etcd: newestFirst(await etcdUnpacked()).map(({ version, bin, ctl, utl }) => ({
       version,
@@ -213,6 +225,14 @@ async function writeManifest() {
     postgres: (await postgresUnpacked()).map(({ version, binDir }) => ({ version, binDir: from(binDir) })),
     ...Object.fromEntries(await Promise.all(packagedNames.map(async (name) => [name, await packaged(name)]))),
     ...(node && { node22: { version: node.version, bin: from(node.bin) } }),
+    ...(chromium && {
+      chromium: {
+        version: chromium.version,
+        bin: from(chromium.bin),
+        libDir: from(chromium.libDir),
+        fontsDir: from(chromium.fontsDir),
+      },
+    }),
   };
   const path = join(serversDir, 'manifest.json');
   const text = `${JSON.stringify(manifest, null, 2)}\n`;

@@ -88,6 +88,7 @@ export {
   type TcpProxy,
 } from './tcp-proxy.ts';
 export type { TcpTarget } from './tcp-target.ts';
+export { type HistoryTimelineOptions, timelineOfHistory } from './timeline/from-history.ts';
 export type {
   Timeline,
   TimelineAct,
@@ -95,9 +96,11 @@ export type {
   TimelineEvent,
   TimelineGuide,
   TimelineLane,
+  TimelineNote,
   TimelinePanel,
   TimelineSpan,
 } from './timeline/model.ts';
+export { renderTimelinePage } from './timeline/page.ts';
 export { renderTimeline } from './timeline/render-svg.ts';
 export { type QueueWaitOptions, type WaitOptions, waitUntil, waitUntilQueued } from './wait-until.ts';
 export type { MessageOf, Typed, WorkerMessage } from './worker/messages.ts';

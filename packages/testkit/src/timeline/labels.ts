@@ -128,8 +128,9 @@ export function freeRoom(whole: Room, taken: readonly Room[]): Room {
   const offer = (end: number) => {
     if (end - x > best.end - best.x) best = { x, end };
   };
-  for (const room of taken.toSorted((a, b) => a.x - b.x)) {
-    if (room.end <= x || room.x >= whole.end) continue;
+  const inside = taken.filter((room) => room.end > whole.x && room.x < whole.end);
+  for (const room of inside.sort((a, b) => a.x - b.x)) {
+    if (room.end <= x) continue;
     offer(Math.min(room.x, whole.end));
     x = Math.max(x, room.end);
   }

@@ -1,10 +1,19 @@
-import { type EventLabel, freeRoom, placeLabels, type Room, stackBelow, type Taken } from './labels.ts';
+import {
+  type EventLabel,
+  freeRoom,
+  type PlacedLabel,
+  placeLabels,
+  type Room,
+  stackBelow,
+  type Taken,
+} from './labels.ts';
 import type { TimelineEvent, TimelineLane, TimelineSpan } from './model.ts';
 import type { TimeScale } from './scale.ts';
 import { WEIGHTS } from './style.ts';
 import { textWidth } from './text-width.ts';
 
 export interface LaneLayout {
+  readonly id: string;
   readonly top: number;
   readonly middle: number;
   readonly bottom: number;
@@ -29,7 +38,10 @@ export interface SpanLayout {
   readonly height: number;
   /** Whether it goes on to the end of the panel. */
   readonly isOpen: boolean;
-  readonly label: (TextLayout & { readonly className: string }) | undefined;
+  /** `room`: where it may stand, inside the span; `undefined` for one that stands below. */
+  readonly label: (TextLayout & { readonly className: string; readonly room?: Room }) | undefined;
+  readonly source: TimelineSpan;
+  readonly lane: TimelineLane;
 }
 
 export interface EventLayout {
@@ -43,6 +55,8 @@ export interface EventLayout {
   readonly time: string;
   /** Of label and time. */
   readonly width: number;
+  readonly source: TimelineEvent;
+  readonly lane: TimelineLane;
 }
 
 /** What a lane shares with the others of its panel. */
@@ -58,6 +72,8 @@ export interface LaneContext {
   readonly side: 'above' | 'below';
   /** Where something passes on that side. */
   readonly taken: readonly Taken[];
+  /** There are too many labels for all to be shown at once: each gets a place, and it is chosen later who shows. */
+  readonly crowded: boolean;
 }
 
 interface PlacedSpan extends Room {
@@ -72,7 +88,18 @@ const LABEL_SIZE = 13;
 export const SMALL = 12;
 /** Those further down are drawn over those further up. */
 const STACK: readonly TimelineSpan['kind'][] = [
-  ...(['state', 'wrong-state', 'wait', 'lease', 'claim', 'hold', 'held-back', 'paused'] as const),
+  ...([
+    'state',
+    'wrong-state',
+    'wait',
+    'lease',
+    'claim',
+    'hold',
+    'fault',
+    'unknown',
+    'held-back',
+    'paused',
+  ] as const),
 ];
 
 /**
@@ -83,7 +110,7 @@ export function layOutLane(lane: TimelineLane, top: number, context: LaneContext
   const spans = lane.spans ?? [];
   const events = (lane.events ?? []).toSorted((a, b) => a.atMs - b.atMs);
   const wishes = events.map((event) => wishOf(event, context));
-  const labels = placeLabels(wishes, context.room, context.taken);
+  const labels = context.crowded ? scatter(wishes) : placeLabels(wishes, context.room, context.taken);
   const strip = spans.some(({ kind }) => kind === 'claim') ? STRIP : 0;
   const labelRows = labels.reduce((rows, { row }) => Math.max(rows, row + 1), 0) * ROW;
   const stripTop = top + 14 + (context.side === 'above' ? labelRows : 0);
@@ -97,9 +124,10 @@ export function layOutLane(lane: TimelineLane, top: number, context: LaneContext
       y: kind === 'write-refused' && strip > 0 ? stripTop + STRIP / 2 : middle,
     };
   });
-  const laid = layOutSpans(spans, marks, { stripTop, barTop, footTop }, context);
+  const laid = layOutSpans(lane, marks, { stripTop, barTop, footTop }, context);
   return {
     lane: {
+      id: lane.id,
       top,
       middle,
       bottom: footTop + laid.rowsBelow * SMALL_ROW + 12,
@@ -108,7 +136,8 @@ export function layOutLane(lane: TimelineLane, top: number, context: LaneContext
       note: lane.note,
     },
     spans: laid.spans,
-    events: events.map(({ kind, label, token, atMs }, i): EventLayout => {
+    events: events.map((event, i): EventLayout => {
+      const { kind, label, token, atMs } = event;
       const { x = 0, end = 0, side = 'right', row = 0 } = labels[i] ?? {};
       const [anchor, textX] = side === 'left' ? (['end', end] as const) : (['start', x] as const);
       const y = context.side === 'above' ? stripTop - 6 - row * ROW : barTop + BAR + 15 + row * ROW;
@@ -122,6 +151,8 @@ export function layOutLane(lane: TimelineLane, top: number, context: LaneContext
         label: { x: textX, y, anchor, text: label },
         time: context.time(atMs),
         width: wishes[i]?.width ?? 0,
+        source: event,
+        lane,
       };
     }),
   };
@@ -141,11 +172,12 @@ function wishOf({ kind, label, atMs }: TimelineEvent, { scale, time, taken }: La
 }
 
 function layOutSpans(
-  spans: readonly TimelineSpan[],
+  lane: TimelineLane,
   marks: readonly { readonly x: number; readonly y: number }[],
   { stripTop, barTop, footTop }: Readonly<Record<'stripTop' | 'barTop' | 'footTop', number>>,
-  { scale, toneOf, room: panel }: LaneContext,
+  { scale, toneOf, room: panel, crowded }: LaneContext,
 ): { readonly spans: SpanLayout[]; readonly rowsBelow: number } {
+  const spans = lane.spans ?? [];
   const placed: PlacedSpan[] = STACK.flatMap((kind) => spans.filter((span) => span.kind === kind)).map(
     (span) => {
       const x = scale.x(span.fromMs);
@@ -157,33 +189,47 @@ function layOutSpans(
     const covering = placed.slice(i + 1).filter(({ span }) => (span.kind === 'claim') === isStrip);
     // What reaches a mark in the bar comes through the strip.
     const inIt = isStrip ? marks : marks.filter(({ y }) => y > barTop);
-    return roomInside(one, [...inIt.map(({ x }) => ({ x: x - 9, end: x + 9 })), ...covering]);
+    return freeRoom(one, [...inIt.map(({ x }) => ({ x: x - 9, end: x + 9 })), ...covering]);
   });
-  const outside = placed.filter(({ span }, i) => span.label !== undefined && rooms[i] === undefined);
+  const isInside = ({ span }: PlacedSpan, i: number) => crowded || fits(span, rooms[i]);
+  const outside = placed.filter((one, i) => one.span.label !== undefined && !isInside(one, i));
   const rows = stackBelow(outside.map(({ span, x }) => ({ x, end: x + textWidth(span.label ?? '', SMALL) })));
   const laid = placed.map((one, i): SpanLayout => {
     const { span, x, end } = one;
     const { kind, label: text } = span;
     const tone = toneOf(span.token);
     const [y, height] = kind === 'claim' ? [stripTop, STRIP] : [barTop, BAR];
-    const box = { kind, tone, x, y, width: end - x, height, isOpen: span.toMs === undefined };
+    const isOpen = span.toMs === undefined;
+    const box = { kind, tone, x, y, width: end - x, height, isOpen, source: span, lane };
     if (text === undefined) return { ...box, label: undefined };
     const room = rooms[i];
-    if (room === undefined) {
+    if (room === undefined || !isInside(one, i)) {
       const row = rows[outside.indexOf(one)] ?? 0;
       const below = { x, y: footTop + 14 + row * SMALL_ROW, anchor: 'start' as const };
       return { ...box, label: { ...below, className: 'below', text } };
     }
     const inside = { x: (room.x + room.end) / 2, y: y + height / 2 + 4, anchor: 'middle' as const };
-    return { ...box, label: { ...inside, className: `in-span ${groundOf(kind)} ${tone}`, text } };
+    return { ...box, label: { ...inside, className: `in-span ${groundOf(kind)} ${tone}`, text, room } };
   });
   return { spans: laid, rowsBelow: Math.max(-1, ...rows) + 1 };
 }
 
-/** Where a span's label fits between marks and the spans drawn over it; `undefined`: nowhere. */
-function roomInside({ span, x, end }: PlacedSpan, taken: readonly Room[]): Room | undefined {
-  const room = freeRoom({ x, end }, taken);
-  return room.end - room.x >= textWidth(span.label ?? '', SMALL, 'bold') + 8 ? room : undefined;
+/** Whether a span's label fits between marks and the spans drawn over it. */
+function fits({ label = '' }: TimelineSpan, room: Room | undefined): boolean {
+  return room !== undefined && room.end - room.x >= textWidth(label, SMALL, 'bold') + 8;
+}
+
+const SCATTER_ROWS = 3;
+
+/** In turn on one of a few rows, from the highest down, each to the right of its mark: leaders go past the text before. */
+function scatter(labels: readonly EventLabel[]): PlacedLabel[] {
+  return labels.map(({ x, width, rightFrom }, i) => ({
+    at: x,
+    x: x + rightFrom,
+    end: x + rightFrom + width,
+    side: 'right',
+    row: SCATTER_ROWS - 1 - (i % SCATTER_ROWS),
+  }));
 }
 
 function groundOf(kind: TimelineSpan['kind']): string {
@@ -195,11 +241,13 @@ function groundOf(kind: TimelineSpan['kind']): string {
       return 'on-tint';
     case 'paused':
     case 'held-back':
+    case 'fault':
       return 'on-stopped';
     case 'wrong-state':
       return 'on-wrong';
     case 'state':
     case 'wait':
+    case 'unknown':
       return '';
   }
 }

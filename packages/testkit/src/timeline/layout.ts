@@ -10,7 +10,7 @@ export interface TimelineLayout {
   readonly height: number;
   readonly margin: number;
   readonly acts: readonly ActLayout[];
-  readonly legend: readonly LegendEntry[];
+  readonly legend: readonly PlacedLegendEntry[];
   readonly legendY: number;
 }
 
@@ -20,20 +20,17 @@ export interface ActLayout {
   readonly panels: readonly PanelLayout[];
 }
 
-export type LegendEntry = { readonly x: number; readonly y: number; readonly text: string } & (
+export type LegendEntry = { readonly text: string } & (
   | { readonly shape: 'mark'; readonly kind: TimelineEvent['kind'] }
   | { readonly shape: 'span'; readonly kind: TimelineSpan['kind'] }
 );
 
+export type PlacedLegendEntry = LegendEntry & { readonly x: number; readonly y: number };
+
 const MARGIN = 28;
 
 export function layOut(timeline: Timeline): TimelineLayout {
-  const lanes = timeline.acts.flatMap((act) => act.panels.flatMap((panel) => panel.lanes));
-  const gutter = Math.max(
-    90,
-    ...lanes.map(({ label }) => textWidth(label, 14, 'bold') + 16),
-    ...lanes.map(({ note }) => textWidth(note ?? '', SMALL) + 16),
-  );
+  const gutter = gutterOf(timeline);
   const acts: ActLayout[] = [];
   let y = timeline.subtitle === undefined ? 44 : 66;
   for (const act of timeline.acts) {
@@ -63,11 +60,35 @@ export function layOut(timeline: Timeline): TimelineLayout {
   return { width: right + MARGIN, height, margin: MARGIN, acts: widened, legend, legendY: y + 8 };
 }
 
-function layOutLegend(timeline: Timeline, width: number): LegendEntry[] {
+/** The room that the names of all lanes need. */
+export function gutterOf(timeline: Timeline): number {
+  const lanes = timeline.acts.flatMap((act) => act.panels.flatMap((panel) => panel.lanes));
+  return Math.ceil(
+    Math.max(
+      90,
+      ...lanes.map(({ label }) => textWidth(label, 14, 'bold') + 16),
+      ...lanes.map(({ note }) => textWidth(note ?? '', SMALL) + 16),
+    ),
+  );
+}
+
+function layOutLegend(timeline: Timeline, width: number): PlacedLegendEntry[] {
+  let [x, y] = [0, 0];
+  return legendOf(timeline).map((entry) => {
+    const needed = (entry.shape === 'span' ? 34 : 22) + textWidth(entry.text, SMALL) + 18;
+    if (x > 0 && x + needed > width) [x, y] = [0, y + 24];
+    const placed = { ...entry, x, y };
+    x += needed;
+    return placed;
+  });
+}
+
+/** What there is to explain in this timeline, and no more. */
+export function legendOf(timeline: Timeline): LegendEntry[] {
   const lanes = timeline.acts.flatMap((act) => act.panels.flatMap((panel) => panel.lanes));
   const spanKinds = new Set(lanes.flatMap((lane) => (lane.spans ?? []).map(({ kind }) => kind)));
   const eventKinds = new Set(lanes.flatMap((lane) => (lane.events ?? []).map(({ kind }) => kind)));
-  const wanted = [
+  return [
     ...keysOf(SPAN_NAMES)
       .filter((kind) => spanKinds.has(kind))
       .map((kind) => ({ shape: 'span' as const, kind, text: SPAN_NAMES[kind] })),
@@ -75,14 +96,6 @@ function layOutLegend(timeline: Timeline, width: number): LegendEntry[] {
       .filter((kind) => eventKinds.has(kind))
       .map((kind) => ({ shape: 'mark' as const, kind, text: EVENT_NAMES[kind] })),
   ];
-  let [x, y] = [0, 0];
-  return wanted.map((entry): LegendEntry => {
-    const needed = (entry.shape === 'span' ? 34 : 22) + textWidth(entry.text, SMALL) + 18;
-    if (x > 0 && x + needed > width) [x, y] = [0, y + 24];
-    const placed = { ...entry, x, y };
-    x += needed;
-    return placed;
-  });
 }
 
 function keysOf<K extends string>(record: Readonly<Record<K, unknown>>): K[] {

@@ -7,15 +7,29 @@ export interface TimelineSpan {
    * - `claim`: a guard accepts nothing older, drawn as a strip in front of what it guards;
    * - `state`, `wrong-state`: what a storage contains, and what it contains once an update is lost;
    * - `paused`: the process is stopped, drawn hatched over what else is there;
-   * - `held-back`: what was sent does not arrive, drawn hatched.
+   * - `held-back`: what was sent does not arrive, drawn hatched;
+   * - `fault`: something else is at fault, such as a disk that is full;
+   * - `unknown`: an operation whose outcome nobody learned, drawn hatched.
    */
-  readonly kind: 'hold' | 'wait' | 'lease' | 'claim' | 'state' | 'wrong-state' | 'paused' | 'held-back';
+  readonly kind:
+    | 'hold'
+    | 'wait'
+    | 'lease'
+    | 'claim'
+    | 'state'
+    | 'wrong-state'
+    | 'paused'
+    | 'held-back'
+    | 'fault'
+    | 'unknown';
   readonly fromMs: number;
   /** Default: the end of the panel. */
   readonly toMs?: number | undefined;
   readonly label?: string | undefined;
   /** Spans and events of one token share a colour. */
   readonly token?: string | undefined;
+  /** What else the page tells of it, by name. */
+  readonly details?: Readonly<Record<string, string>> | undefined;
 }
 
 /** A moment on a lane. */
@@ -23,6 +37,7 @@ export interface TimelineEvent {
   readonly kind:
     | 'acquired'
     | 'released'
+    | 'claimed'
     | 'checked'
     | 'read'
     | 'write-sent'
@@ -32,10 +47,13 @@ export interface TimelineEvent {
     | 'lease-expired'
     | 'woken'
     | 'aborted'
-    | 'failed';
+    | 'failed'
+    | 'unknown';
   readonly atMs: number;
   readonly label: string;
   readonly token?: string | undefined;
+  /** What else the page tells of it, by name. */
+  readonly details?: Readonly<Record<string, string>> | undefined;
 }
 
 /** One row of the picture: a process, a lease, a database. */
@@ -63,6 +81,13 @@ export interface TimelineGuide {
   readonly label: string;
 }
 
+/** A sentence about the panel, and where it shows. The page lists them; the SVG does not. */
+export interface TimelineNote {
+  readonly severity: 'violation' | 'observation';
+  readonly text: string;
+  readonly at?: { readonly lane: string; readonly atMs: number } | undefined;
+}
+
 /** One run of the story, with an axis of its own. */
 export interface TimelinePanel {
   readonly title: string;
@@ -73,6 +98,7 @@ export interface TimelinePanel {
   readonly lanes: readonly TimelineLane[];
   readonly arrows?: readonly TimelineArrow[] | undefined;
   readonly guides?: readonly TimelineGuide[] | undefined;
+  readonly notes?: readonly TimelineNote[] | undefined;
 }
 
 /** Panels to be compared, under one heading. */

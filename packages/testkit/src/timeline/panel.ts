@@ -23,7 +23,8 @@ export interface PanelLayout {
     readonly top: number;
     readonly bottom: number;
   };
-  readonly ticks: readonly { readonly x: number; readonly label: string }[];
+  readonly originMs: number;
+  readonly ticks: readonly Tick[];
   readonly guides: readonly { readonly x: number; readonly y: number; readonly label: string }[];
   readonly lanes: readonly LaneLayout[];
   readonly spans: readonly SpanLayout[];
@@ -35,10 +36,26 @@ export interface PanelLayout {
 
 export interface ArrowLayout {
   readonly kind: NonNullable<TimelineArrow['kind']>;
+  /** From mark to mark. */
+  readonly from: Point;
+  readonly to: Point;
+  /** The same, from the edge of the one to that of the other. */
   readonly x1: number;
   readonly y1: number;
   readonly x2: number;
   readonly y2: number;
+}
+
+export interface Tick {
+  readonly x: number;
+  readonly label: string;
+  /** 0 for those that stand from the first; finer ones are for who zooms in. */
+  readonly rank: number;
+}
+
+interface Point {
+  readonly x: number;
+  readonly y: number;
 }
 
 export interface PanelFrame {
@@ -46,20 +63,31 @@ export interface PanelFrame {
   readonly top: number;
   /** Where the plot begins, to the right of the lanes' names. */
   readonly left: number;
+  /** For a picture that can be zoomed: it grows with its moments, and need not show all labels at once. */
+  readonly zooms?: boolean;
 }
 
+/** With more labels than this a picture that can be zoomed is crowded. */
+const MANY_LABELS = 150;
+/** How many times the ticks of a picture that can be zoomed get ten times as fine. */
+const FINEST_TICKS = 3;
+const MOST_TICKS = 1_000;
+/** A moment's share of the width of a crowded picture; what the gaps leave of it goes to long stretches. */
+const CROWDED_SHARE = 40;
 const PLOT_WIDTH = 764;
 /** After the last moment, for what lasts. */
 const TAIL = 176;
 /** Closer together than this, two moments could not be told apart, nor two marks of one lane. */
 const GAPS = { gap: 17, laneGap: 32 };
 
-export function layOutPanel(panel: TimelinePanel, { x, top, left }: PanelFrame): PanelLayout {
+export function layOutPanel(panel: TimelinePanel, { x, top, left, zooms = false }: PanelFrame): PanelLayout {
   const moments = momentsOf(panel);
   const all = moments.flat();
+  const crowded = zooms && countLabels(panel) > MANY_LABELS;
+  const plotWidth = crowded ? Math.max(PLOT_WIDTH, new Set(all).size * CROWDED_SHARE) : PLOT_WIDTH;
   const originMs = panel.originMs ?? Math.min(...all);
-  const scale = timeScale(moments, { left: left + 16, width: PLOT_WIDTH, ...GAPS });
-  const right = Math.max(left + 16 + PLOT_WIDTH, scale.x(Math.max(...all))) + TAIL;
+  const scale = timeScale(moments, { left: left + 16, width: plotWidth, ...GAPS });
+  const right = Math.max(left + 16 + plotWidth, scale.x(Math.max(...all))) + TAIL;
   const decimals = hasNeighbours(all) ? 3 : 2;
   const time = (ms: number) => ((ms - originMs) / 1000).toFixed(decimals);
   const toneOf = tonesOf(panel);
@@ -70,7 +98,8 @@ export function layOutPanel(panel: TimelinePanel, { x, top, left }: PanelFrame):
   let y = titleY + (guides.length > 0 ? 32 : 12);
   for (const lane of panel.lanes) {
     const surroundings = surroundingsOf(lane, panel, scale);
-    const context: LaneContext = { scale, time, toneOf, room: { x: left, end: right }, ...surroundings };
+    const room = { x: left, end: right };
+    const context: LaneContext = { scale, time, toneOf, room, crowded, ...surroundings };
     const laid = layOutLane(lane, y, context);
     lanes.set(lane.id, laid);
     y = laid.lane.bottom;
@@ -81,7 +110,8 @@ export function layOutPanel(panel: TimelinePanel, { x, top, left }: PanelFrame):
     titleY,
     verdict: panel.verdict && { ...panel.verdict, x: x + textWidth(panel.title, 14, 'bold') + 18 },
     plot: { left, right, top: titleY + 12, bottom: y },
-    ticks: layOutTicks(all, originMs, scale),
+    originMs,
+    ticks: layOutTicks(all, originMs, scale, zooms ? FINEST_TICKS : 0),
     guides,
     lanes: [...lanes.values()].map(({ lane }) => lane),
     spans: [...lanes.values()].flatMap(({ spans }) => spans),
@@ -159,20 +189,39 @@ function layOutArrow(
   // It starts and ends at the edge of the marks, not in them.
   const length = Math.hypot(b.x - a.x, b.y - a.y) || 1;
   const [dx, dy] = [((b.x - a.x) / length) * 9, ((b.y - a.y) / length) * 9];
-  return { kind, x1: a.x + dx, y1: a.y + dy, x2: b.x - dx, y2: b.y - dy };
+  return { kind, from: a, to: b, x1: a.x + dx, y1: a.y + dy, x2: b.x - dx, y2: b.y - dy };
 }
 
-function layOutTicks(moments: readonly number[], originMs: number, scale: TimeScale): PanelLayout['ticks'] {
+function layOutTicks(moments: readonly number[], originMs: number, scale: TimeScale, finest: number): Tick[] {
   const [first, last] = [Math.min(...moments) - originMs, Math.max(...moments) - originMs];
   const { times, stepMs } = tickTimes(first, last);
-  const decimals = Math.max(0, -Math.floor(Math.log10(stepMs / 1000)));
+  const coarse = new Set(times);
   let lastLabelled = Number.NEGATIVE_INFINITY;
-  return times.map((ms) => {
+  const ticks = times.map((ms): Tick => {
     const x = scale.x(ms + originMs);
     const fits = x - lastLabelled >= 40;
     if (fits) lastLabelled = x;
-    return { x, label: fits ? `${(ms / 1000).toFixed(decimals)} s` : '' };
+    return { x, label: fits || finest > 0 ? seconds(ms, stepMs) : '', rank: 0 };
   });
+  for (let rank = 1; rank <= finest; rank += 1) {
+    const step = stepMs / 10 ** rank;
+    const from = Math.ceil(first / step);
+    const count = Math.floor(last / step) - from + 1;
+    if (step < 1 || count > MOST_TICKS) break;
+    for (let i = 0; i < count; i += 1) {
+      const ms = (from + i) * step;
+      // A finer step meets each moment of the coarser ones again.
+      if (coarse.has(ms)) continue;
+      coarse.add(ms);
+      ticks.push({ x: scale.x(ms + originMs), label: `${Number((ms / 1000).toFixed(3))} s`, rank });
+    }
+  }
+  return ticks;
+}
+
+function seconds(ms: number, stepMs: number): string {
+  const decimals = Math.max(0, -Math.floor(Math.log10(stepMs / 1000)));
+  return `${(ms / 1000).toFixed(decimals)} s`;
 }
 
 function tell(panel: TimelinePanel, time: (ms: number) => string): PanelLayout['story'] {
@@ -200,6 +249,10 @@ function momentsOf({ title, lanes, arrows = [], guides = [], originMs }: Timelin
   return moments.some((some) => some.length > 0) ? moments : [[0]];
 }
 
+function countLabels({ lanes }: TimelinePanel): number {
+  return lanes.reduce((sum, { spans = [], events = [] }) => sum + spans.length + events.length, 0);
+}
+
 /** Whether two moments would read alike in hundredths of a second. */
 function hasNeighbours(moments: readonly number[]): boolean {
   const times = [...new Set(moments)].sort((a, b) => a - b);
@@ -213,6 +266,7 @@ function tonesOf(panel: TimelinePanel): (token: string | undefined) => string {
     ...events,
   ]);
   const inOrder = seen.toSorted((a, b) => a.atMs - b.atMs).map(({ token }) => token);
-  const tokens = [...new Set(inOrder.filter((token) => token !== undefined))];
-  return (token) => `tone-${token === undefined ? 0 : 1 + (tokens.indexOf(token) % TONES)}`;
+  const tokens = new Set(inOrder.filter((token) => token !== undefined));
+  const tones = new Map([...tokens].map((token, i) => [token, 1 + (i % TONES)]));
+  return (token) => `tone-${token === undefined ? 0 : tones.get(token)}`;
 }

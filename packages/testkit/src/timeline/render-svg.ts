@@ -1,9 +1,9 @@
-import { type LegendEntry, layOut, type TimelineLayout } from './layout.ts';
+import { arrowHeads, patterns, swatchOf } from './drawing.ts';
+import { layOut, type PlacedLegendEntry, type TimelineLayout } from './layout.ts';
+import { escapeText, hash, svg, text } from './markup.ts';
 import type { Timeline } from './model.ts';
 import type { PanelLayout } from './panel.ts';
-import { MARKS, STYLE, SWATCHES, WEIGHTS } from './style.ts';
-
-const AXIS_NOTE = 'Times in seconds. The axis is stretched where moments are close together.';
+import { AXIS_NOTE, isHatched, MARKS, STYLE, WEIGHTS } from './style.ts';
 
 /**
  * Draws a timeline as one self-contained SVG document: no scripts, no outside fonts or files; light and
@@ -108,42 +108,17 @@ function drawEvent({ kind, tone, x, y, label, time }: PanelLayout['events'][numb
 function drawSpan(span: PanelLayout['spans'][number], id: string): string {
   const { x, y, width, height } = span;
   const box = svg`x="${x}" y="${y}" width="${width}" height="${height}" rx="4"`;
-  const hatched = span.kind === 'paused' || span.kind === 'held-back';
-  const hatch = hatched ? svg`<rect ${box} fill="url(#${id}-${span.kind})"/>` : '';
+  const hatch = isHatched(span.kind) ? svg`<rect ${box} fill="url(#${id}-${span.kind})"/>` : '';
   return svg`<rect class="span ${span.kind} ${span.tone}" ${box}/>${hatch}`;
 }
 
-function drawLegend(entries: readonly LegendEntry[], x: number, y: number, id: string): string {
+function drawLegend(entries: readonly PlacedLegendEntry[], x: number, y: number, id: string): string {
   return entries
     .map((entry) => {
       const at = svg`translate(${x + entry.x} ${y + entry.y})`;
-      const swatch =
-        entry.shape === 'mark'
-          ? svg`<g class="tone-0" transform="translate(9 -4)">${MARKS[entry.kind]}</g>`
-          : SWATCHES[entry.kind](id);
-      return svg`<g transform="${at}">${swatch}${text('legend', entry.shape === 'mark' ? 22 : 34, 0, entry.text)}</g>`;
+      return svg`<g transform="${at}">${swatchOf(entry, id)}${text('legend', entry.shape === 'mark' ? 22 : 34, 0, entry.text)}</g>`;
     })
     .join('\n');
-}
-
-function patterns(id: string): string {
-  return (['paused', 'held-back'] as const)
-    .map(
-      (kind) =>
-        svg`<pattern id="${id}-${kind}" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">` +
-        svg`<line class="hatch ${kind}" x1="0" y1="0" x2="0" y2="7"/></pattern>`,
-    )
-    .join('');
-}
-
-function arrowHeads(id: string): string {
-  return (['plain', 'refused', 'harmful'] as const)
-    .map(
-      (kind) =>
-        svg`<marker id="${id}-${kind}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto" markerUnits="userSpaceOnUse">` +
-        svg`<path class="head ${kind}" d="M0 0.5L8 4L0 7.5Z"/></marker>`,
-    )
-    .join('');
 }
 
 /** What a reader who cannot see the picture needs: everything that happens, in order. */
@@ -157,34 +132,4 @@ function describe(timeline: Timeline, layout: TimelineLayout): string {
     ]),
   ]);
   return [timeline.subtitle ?? '', ...acts].filter((part) => part !== '').join(' ');
-}
-
-function text(className: string, x: number, y: number, content: string): string {
-  return svg`<text class="${className}" x="${x}" y="${y}">${escapeText(content)}</text>`;
-}
-
-/** Pixels are written to a tenth. */
-function svg(parts: TemplateStringsArray, ...values: readonly (string | number)[]): string {
-  const written = values.map((value) => (typeof value === 'number' ? Math.round(value * 10) / 10 : value));
-  return String.raw({ raw: parts }, ...written);
-}
-
-/** Control characters are not allowed in XML at all, so they go. */
-function escapeText(content: string): string {
-  const entities: Readonly<Record<string, string>> = {
-    '&': '&amp;',
-    '<': '&lt;',
-    '>': '&gt;',
-    '"': '&quot;',
-  };
-  return content
-    .replace(/[^\t\n\r\u{20}-\u{d7ff}\u{e000}-\u{fffd}\u{10000}-\u{10ffff}]/gu, '')
-    .replace(/[&<>"]/g, (character) => entities[character] ?? '');
-}
-
-/** Two timelines in one page must not share ids, which are global there. */
-function hash(content: string): string {
-  let value = 5381;
-  for (const character of content) value = (Math.imul(value, 33) ^ (character.codePointAt(0) ?? 0)) >>> 0;
-  return value.toString(36);
 }

@@ -21,13 +21,14 @@ export interface ScaleOptions {
 export function timeScale(lanes: readonly (readonly number[])[], options: ScaleOptions): TimeScale {
   const { left, width } = options;
   const times = [...new Set(lanes.flat())].sort((a, b) => a - b);
-  const lanesAt = times.map((time) => lanes.flatMap((lane, i) => (lane.includes(time) ? [i] : [])));
+  const sets = lanes.map((lane) => new Set(lane));
+  const lanesAt = times.map((time) => sets.flatMap((lane, i) => (lane.has(time) ? [i] : [])));
   const place = (rate: number) => placesOf(times, lanesAt, rate, options);
   const rate = rateFor((rate) => (place(rate).at(-1) ?? left) - left, width);
   const places = place(rate);
   return {
     x: (ms) => {
-      const after = times.findIndex((time) => time >= ms);
+      const after = firstFrom(times, ms);
       if (after === 0) return left - ((times[0] ?? ms) - ms) * rate;
       if (after === -1) return (places.at(-1) ?? left) + (ms - (times.at(-1) ?? ms)) * rate;
       const [t0, t1] = [times[after - 1] ?? ms, times[after] ?? ms];
@@ -35,6 +36,17 @@ export function timeScale(lanes: readonly (readonly number[])[], options: ScaleO
       return x0 + ((ms - t0) / (t1 - t0)) * (x1 - x0);
     },
   };
+}
+
+/** Where the first of these rising times stands that is not before `ms`; -1: nowhere. */
+function firstFrom(times: readonly number[], ms: number): number {
+  let [low, high] = [0, times.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((times[middle] ?? ms) < ms) low = middle + 1;
+    else high = middle;
+  }
+  return low === times.length ? -1 : low;
 }
 
 function placesOf(

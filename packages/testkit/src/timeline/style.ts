@@ -1,5 +1,7 @@
 import type { TimelineEvent, TimelineSpan } from './model.ts';
 
+export const AXIS_NOTE = 'Times in seconds. The axis is stretched where moments are close together.';
+
 /** In the order of the legend. */
 export const SPAN_NAMES: Readonly<Record<TimelineSpan['kind'], string>> = {
   hold: 'believes that it holds the lock',
@@ -10,10 +12,13 @@ export const SPAN_NAMES: Readonly<Record<TimelineSpan['kind'], string>> = {
   'wrong-state': 'an update is missing in it',
   paused: 'process stopped',
   'held-back': 'network passes nothing on',
+  fault: 'a fault',
+  unknown: 'outcome unknown',
 };
 
 export const EVENT_NAMES: Readonly<Record<TimelineEvent['kind'], string>> = {
   acquired: 'acquired',
+  claimed: 'guard claimed',
   checked: 'checked',
   read: 'read',
   'write-sent': 'write sent',
@@ -25,6 +30,7 @@ export const EVENT_NAMES: Readonly<Record<TimelineEvent['kind'], string>> = {
   aborted: 'signal aborted',
   released: 'released',
   failed: 'failed',
+  unknown: 'nobody knows whether it was done',
 };
 
 /** What the story is about stands out. */
@@ -38,6 +44,8 @@ export const WEIGHTS: Readonly<Partial<Record<TimelineEvent['kind'], 'bold'>>> =
 export const MARKS: Readonly<Record<TimelineEvent['kind'], string>> = {
   acquired: '<circle class="mark own" r="6"/>',
   released: '<circle class="mark hollow own" r="5.5"/>',
+  claimed:
+    '<path class="mark hollow own" d="M0 -7L6 -4.8V0.4C6 3.9 3 6.1 0 7.4C-3 6.1 -6 3.9 -6 0.4V-4.8Z"/>',
   checked:
     '<circle class="mark hollow quiet" r="4.5"/><path class="stroke quiet" d="M-2 0L-0.5 1.7L2.2 -1.6"/>',
   read: '<circle class="mark quiet" r="3.5"/>',
@@ -54,11 +62,20 @@ export const MARKS: Readonly<Record<TimelineEvent['kind'], string>> = {
   aborted: '<path class="mark warn" d="M-6.5 0L0 -6.5L6.5 0L0 6.5Z"/>',
   failed:
     '<circle class="mark bad" r="6.5"/><path class="stroke inner" d="M-2.5 -2.5L2.5 2.5M2.5 -2.5L-2.5 2.5"/>',
+  unknown:
+    '<circle class="mark hollow warn" r="6"/><path class="stroke warn" d="M-2 -1.6C-2 -4.2 2 -4.2 2 -1.6C2 0 0 -0.2 0 1.2M0 3.4V3.5"/>',
 };
+
+/** Kinds of spans with a hatch over them. */
+export const HATCHED = ['paused', 'held-back', 'unknown'] as const;
+
+export function isHatched(kind: TimelineSpan['kind']): kind is (typeof HATCHED)[number] {
+  return (HATCHED as readonly string[]).includes(kind);
+}
 
 const box = (kind: string, tone: string, fill = '') =>
   `<rect class="span ${kind} ${tone}" y="-12" width="26" height="15" rx="3"/>${fill}`;
-const hatched = (kind: 'paused' | 'held-back') => (id: string) =>
+const hatched = (kind: (typeof HATCHED)[number]) => (id: string) =>
   box(kind, 'tone-0', `<rect y="-12" width="26" height="15" rx="3" fill="url(#${id}-${kind})"/>`);
 
 export const SWATCHES: Readonly<Record<TimelineSpan['kind'], (id: string) => string>> = {
@@ -70,12 +87,14 @@ export const SWATCHES: Readonly<Record<TimelineSpan['kind'], (id: string) => str
   'wrong-state': () => box('wrong-state', 'tone-0'),
   paused: hatched('paused'),
   'held-back': hatched('held-back'),
+  fault: () => box('fault', 'tone-0'),
+  unknown: hatched('unknown'),
 };
 
 /** How many tokens have a colour of their own; then they repeat. */
 export const TONES = 4;
 
-interface Palette {
+export interface Palette {
   readonly page: string;
   readonly ink: string;
   readonly quiet: string;
@@ -91,14 +110,14 @@ interface Palette {
   readonly tones: readonly (readonly [strong: string, tint: string, text: string])[];
 }
 
-const LIGHT: Palette = {
+export const LIGHT: Palette = {
   page: '#ffffff',
   ink: '#1f2630',
   quiet: '#5b6675',
   faint: '#e3e7ec',
   good: '#1a7f45',
   bad: '#c4302b',
-  warn: '#b36b00',
+  warn: '#a06000',
   stopped: '#e9ecf0',
   content: '#f1f3f6',
   wrong: '#fbdcd9',
@@ -112,7 +131,7 @@ const LIGHT: Palette = {
   ],
 };
 
-const DARK: Palette = {
+export const DARK: Palette = {
   page: '#11161d',
   ink: '#e4e9f0',
   quiet: '#9aa6b5',
@@ -148,15 +167,15 @@ function colours(palette: Palette): string {
     `.tl .rule,.tl .grid,.tl .base{stroke:${faint}}.tl .axis,.tl .leader,.tl line.guide{stroke:${quiet}}` +
     tones.join('') +
     `.tl .tone-good .own{fill:${good}}.tl .wait{stroke:${quiet}}.tl .paused,.tl .held-back{fill:${stopped};stroke:${quiet}}` +
-    `.tl .held-back{stroke:${warn}}.tl .hatch.paused{stroke:${quiet}}.tl .hatch.held-back{stroke:${warn}}` +
+    `.tl .held-back,.tl .fault{stroke:${warn}}.tl .unknown.span{fill:${page};stroke:${quiet}}.tl .fault{fill:${stopped}}.tl .hatch.unknown{stroke:${quiet}}.tl .hatch.paused{stroke:${quiet}}.tl .hatch.held-back{stroke:${warn}}` +
     `.tl .state{fill:${content};stroke:${quiet}}.tl .wrong-state{fill:${wrong};stroke:${bad}}` +
     `.tl .on-wrong{fill:${bad};stroke:${wrong}}.tl .on-strong{fill:${inner}}.tl .on-stopped{fill:${ink};stroke:${stopped}}` +
     `.tl .mark{stroke:${page}}.tl .quiet{fill:${quiet}}.tl .hollow.quiet{fill:${page};stroke:${quiet}}` +
-    `.tl .stroke.quiet{stroke:${quiet}}.tl .stroke.inner{stroke:${inner}}` +
-    `.tl .mark.good{fill:${good}}.tl .mark.bad{fill:${bad}}.tl .mark.warn{fill:${warn}}` +
+    `.tl .stroke.quiet{stroke:${quiet}}.tl .hollow.warn{fill:${page};stroke:${warn}}.tl .stroke.warn{stroke:${warn}}.tl .stroke.inner{stroke:${inner}}` +
+    `.tl .mark.good{fill:${good}}.tl .mark.bad{fill:${bad}}.tl .mark.warn:not(.hollow){fill:${warn}}` +
     `.tl text.good,.tl text.write-refused{fill:${good}}` +
     `.tl text.bad,.tl text.lost-update,.tl text.failed{fill:${bad}}` +
-    `.tl text.lease-expired,.tl text.aborted{fill:${warn}}.tl tspan.time,.tl text.guide{fill:${quiet}}` +
+    `.tl text.lease-expired,.tl text.aborted,.tl text.label.unknown{fill:${warn}}.tl tspan.time,.tl text.guide{fill:${quiet}}` +
     `.tl .arrow.plain{stroke:${quiet}}.tl .arrow.refused{stroke:${good}}.tl .arrow.harmful{stroke:${bad}}` +
     `.tl .head.plain{fill:${quiet}}.tl .head.refused{fill:${good}}.tl .head.harmful{fill:${bad}}`
   );
@@ -174,7 +193,7 @@ export const STYLE =
   '.tl .in-span{font-weight:600;font-size:12px}' +
   '.tl .on-strong,.tl .on-tint{stroke:none}' +
   '.tl .wait{fill:none;stroke-dasharray:4 3}.tl .span{stroke-width:1}.tl .hold{stroke:none}' +
-  '.tl .paused,.tl .held-back{fill-opacity:.86}.tl .hatch{stroke-width:2.4;stroke-opacity:.5}' +
+  '.tl .paused,.tl .held-back{fill-opacity:.86}.tl .unknown.span{fill-opacity:.6;stroke-dasharray:3 2}.tl .hatch{stroke-width:2.4;stroke-opacity:.5}' +
   '.tl .mark{stroke-width:1.5}.tl .hollow{stroke-width:2}' +
   '.tl .stroke{fill:none;stroke-width:1.8;stroke-linecap:round;stroke-linejoin:round}' +
   '.tl .grid{stroke-dasharray:2 4}.tl line.guide{stroke-dasharray:5 4}' +
