@@ -53,7 +53,7 @@ export class TokenReader {
   read(text: string | undefined, event: HistoryEvent): SeenToken | undefined {
     const token = text === undefined ? undefined : parseToken(text);
     if (text === undefined || token === undefined) return undefined;
-    const shared = this.#shared.has(text) || ('shared' in token && token.shared === true);
+    const shared = token.shared || this.#shared.has(text);
     return { token, text, shared, event };
   }
 }

@@ -106,7 +106,9 @@ export function drawClaims(scene: Scene): void {
     const span = before && store.spans[before.index];
     if (before && span) store.spans[before.index] = { ...span, toMs: scene.at(end) };
     last.set(store, { index: store.spans.length, revision });
-    const label = `${before ? '' : 'accepts tokens '}≥ ${revision}`;
+    // A reader's claim fences older writers, and no reader.
+    const whose = invoke.token.endsWith(':shared') ? 'writers ' : before ? '' : 'accepts tokens ';
+    const label = `${whose}≥ ${revision}`;
     store.spans.push({ kind: 'claim', fromMs: scene.at(end), token: invoke.token, label });
   }
 }
