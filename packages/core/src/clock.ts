@@ -65,6 +65,23 @@ export const systemClock: Clock = {
   random: () => Math.random(),
 };
 
+/** What test libraries leave on the function that they put in its place. */
+type FakeableTimer = typeof setTimeout & {
+  readonly clock?: { readonly attachedInterval?: unknown };
+  readonly _isMockFunction?: unknown;
+};
+
+/**
+ * Whether time stands still because a test library has put its own timers in place of Node's, and does not move them
+ * on by itself: those of Vitest, Jest and sinon can be told by a mark, those of `node:test` cannot.
+ */
+export function timersAreFaked(clock: Clock): boolean {
+  if (clock !== systemClock) return false;
+  const timer: FakeableTimer = setTimeout;
+  if (timer._isMockFunction === true) return true;
+  return typeof timer.clock === 'object' && timer.clock.attachedInterval === undefined;
+}
+
 /** The wall time as ISO 8601, for people to read. */
 export function timestamp(clock: Clock): string {
   return new Date(clock.wallTime()).toISOString();

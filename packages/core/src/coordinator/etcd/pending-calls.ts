@@ -1,4 +1,4 @@
-import type { Clock } from '../../clock.ts';
+import { type Clock, timersAreFaked } from '../../clock.ts';
 import { LockkeeperError } from '../../errors.ts';
 import type { Rpc } from './rpc.ts';
 
@@ -32,6 +32,7 @@ export class PendingCalls {
   wait<T>(rpc: Rpc | undefined, { limitMs, signal }: Bounds, work: () => Promise<T>): Promise<Settled<T>> {
     return new Promise((resolve, reject) => {
       if (this.#closed) return reject(closedError('rejected'));
+      if (timersAreFaked(this.#clock)) return reject(fakeTimersError());
       if (signal?.aborted) return reject(signal.reason);
       const end = () => {
         timer.cancel();
@@ -78,4 +79,14 @@ export class PendingCalls {
 
 export function closedError(outcome: 'rejected' | 'unknown'): LockkeeperError {
   return new LockkeeperError('closed', 'the coordinator was closed', { outcome });
+}
+
+/** Better than a call that never ends: nothing of a real connection moves on fake timers. */
+function fakeTimersError(): LockkeeperError {
+  return new LockkeeperError(
+    'invalid-option',
+    'a test has faked the timers that calls to etcd wait by (vi.useFakeTimers() and the like): ' +
+      "fake only the date (vi.useFakeTimers({ toFake: ['Date'] })), or test with memoryCoordinator() of " +
+      '@lockkeeper/core/memory, which moves with fake timers',
+  );
 }
