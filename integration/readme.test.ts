@@ -3,23 +3,33 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { startEtcd, startPostgres } from '@lockkeeper/testkit';
+import { type EtcdServer, type PostgresServer, startEtcd, startPostgres } from '@lockkeeper/testkit';
 import pg from 'pg';
-import { expect, it } from 'vitest';
+import { afterAll, beforeAll, expect, it } from 'vitest';
 
 const here = fileURLToPath(new URL('.', import.meta.url));
 
-it("the README's example runs as it stands", async () => {
-  const readme = await readFile(new URL('../README.md', import.meta.url), 'utf8');
-  const examples = [...readme.matchAll(/^```js\n(.*?)^```$/gms)].map(([, code]) => code ?? '');
-  const example = examples.find((code) => code.includes('postgresGuard')) ?? expect.unreachable('no example');
-  await using etcd = await startEtcd();
-  await using postgres = await startPostgres();
-  await using pool = disposable(new pg.Pool({ connectionString: postgres.url }));
-  await pool.query(
-    "CREATE TABLE invoice (state text); INSERT INTO invoice VALUES ('new'), ('new'), ('paid')",
-  );
+let etcd: EtcdServer;
+let postgres: PostgresServer;
+let pool: pg.Pool;
+beforeAll(async () => {
+  [etcd, postgres] = await Promise.all([startEtcd(), startPostgres()]);
+  pool = new pg.Pool({ connectionString: postgres.url });
+  await pool.query('CREATE TABLE invoice (state text)');
+});
+afterAll(async () => {
+  await pool?.end();
+  await Promise.all([postgres?.stop(), etcd?.stop()]);
+});
 
+/** The first example of a page that has this in it. */
+async function exampleOf(page: string, marker: string): Promise<string> {
+  const text = await readFile(new URL(`../${page}`, import.meta.url), 'utf8');
+  const examples = [...text.matchAll(/^```js\n(.*?)^```$/gms)].map(([, code]) => code ?? '');
+  return examples.find((code) => code.includes(marker)) ?? expect.unreachable(`no example in ${page}`);
+}
+
+async function runAsItStands(example: string): Promise<void> {
   // Beside this file, so that it finds the packages as a user's file would.
   const folder = await mkdtemp(join(here, '.readme-'));
   try {
@@ -32,13 +42,27 @@ it("the README's example runs as it stands", async () => {
   } finally {
     await rm(folder, { recursive: true });
   }
-  const { rows } = await pool.query('SELECT state, count(*)::int FROM invoice GROUP BY state ORDER BY state');
-  expect(rows).toEqual([
-    { state: 'paid', count: 1 },
-    { state: 'sent', count: 2 },
-  ]);
-});
-
-function disposable(pool: pg.Pool): pg.Pool & AsyncDisposable {
-  return Object.assign(pool, { [Symbol.asyncDispose]: () => pool.end() });
 }
+
+it.each(['README.md', 'packages/resource-guard/README.md'])(
+  'the example of %s runs as it stands, and does what it says',
+  async (page) => {
+    await pool.query("TRUNCATE invoice; INSERT INTO invoice VALUES ('new'), ('new'), ('paid')");
+    await runAsItStands(await exampleOf(page, 'postgresGuard'));
+    const { rows } = await pool.query(
+      'SELECT state, count(*)::int FROM invoice GROUP BY state ORDER BY state',
+    );
+    expect(rows).toEqual([
+      { state: 'paid', count: 1 },
+      { state: 'sent', count: 2 },
+    ]);
+  },
+);
+
+it.each([
+  ['packages/core/README.md', 'fencedTxn'],
+  ['packages/fencing/README.md', 'FencingToken'],
+  ['packages/testkit/README.md', 'lateWrite'],
+])('the example of %s runs as it stands', async (page, marker) => {
+  await runAsItStands(await exampleOf(page, marker));
+});
