@@ -109,6 +109,33 @@ describe('a statement that leaves with its check', () => {
   });
 });
 
+it("a reader's claim waits for no reader's run; its seal waits for its own, and a writer's claim for all", async () => {
+  await guard.claim(token(1n));
+  await guard.claim(reader(2n));
+  const others = postgresGuard(bank.newPool(), { resource: account });
+  let seal: Promise<void> | undefined;
+  let claim: Promise<void> | undefined;
+  await guard.run(reader(2n), async (older) => {
+    await others.claim(reader(3n));
+    await others.claim(reader(2n));
+    expect(await others.run(reader(4n), () => 'ran')).toBe('ran');
+    const third = postgresGuard(bank.newPool(), { resource: account });
+    await third.run(reader(4n), async (newer) => {
+      const { rows } = await newer.query<{ pid: number }>('SELECT pg_backend_pid() AS pid');
+      seal = others.seal(reader(4n));
+      await bank.blockedBy(rows[0]?.pid as number);
+      await newer.query(APPEND, ['newer ', account]);
+    });
+    const { rows } = await older.query<{ pid: number }>('SELECT pg_backend_pid() AS pid');
+    claim = others.claim(token(5n));
+    await bank.blockedBy(rows[0]?.pid as number);
+    await older.query(APPEND, ['older', account]);
+  });
+  await Promise.all([seal, claim]);
+  expect(await bank.peek(account)).toBe('newer older');
+  expect(await guard.inspect()).toEqual({ token: token(5n), sealed: false });
+});
+
 it('many readers that write while others claim lose nothing, and all stop at a writer', async () => {
   await guard.claim(token(1n));
   const accepted: string[] = [];

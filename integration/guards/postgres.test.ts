@@ -453,7 +453,7 @@ describe('the transaction of a run', () => {
     await client.connect();
     const query = client.query.bind(client) as (text: unknown) => Promise<unknown>;
     const interrupted = async (text: unknown): Promise<unknown> => {
-      if (String(text).startsWith('INSERT')) await bank.pool.query(`UPDATE ${table} SET revision = 99`);
+      if (String(text).startsWith('UPDATE')) await bank.pool.query(`UPDATE ${table} SET revision = 99`);
       return query(text);
     };
     Object.assign(client, { query: interrupted });

@@ -2,6 +2,7 @@
 // nobody else decides, and store what was decided.
 import {
   type Claimable,
+  compareTokens,
   decideGuard,
   decideRebase,
   type FencingToken,
@@ -17,8 +18,6 @@ export interface Step {
   readonly token: FencingToken;
   readonly signal: AbortSignal | undefined;
   decide(state: GuardState | undefined): GuardDecision;
-  /** Of a rebase: the token whose place is taken. */
-  readonly from?: FencingToken;
 }
 
 export abstract class DecidingGuard implements Claimable, Pick<GuardAdmin, 'rebase'> {
@@ -43,10 +42,22 @@ export abstract class DecidingGuard implements Claimable, Pick<GuardAdmin, 'reba
     const token = checkToken(presented);
     const from = checkToken(options?.from);
     const decide = (state: GuardState | undefined) => decideRebase(this.resource, state, token, from);
-    await this.take({ token, signal: options.signal, decide, from });
+    await this.take({ token, signal: options.signal, decide });
   }
 
   protected stepOf(verb: 'claim' | 'seal', token: FencingToken, signal: AbortSignal | undefined): Step {
     return { token, signal, decide: (state) => decideGuard(verb, this.resource, state, token) };
   }
+}
+
+/**
+ * Whether what was decided on `state` may be stored, or left, while runs are in flight: a reader that comes in beside
+ * readers takes nothing away that their runs rest on, and writers' runs ended when the first of them claimed.
+ */
+export function spoilsNoRun(state: GuardState | undefined, decision: GuardDecision): boolean {
+  if (decision.verdict === 'reject' || decision.next === undefined) return true;
+  const { token, sealed } = decision.next;
+  return (
+    state?.token.shared === true && token.shared && !sealed && compareTokens(token, state.token) === 'above'
+  );
 }

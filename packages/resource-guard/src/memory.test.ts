@@ -68,6 +68,28 @@ describe('memoryGuard', () => {
     await claim;
   });
 
+  it("lets a reader's claim pass beside a reader's run, which a writer's claim waits for", async () => {
+    const reader = (revision: bigint) => new FencingToken({ ...token(revision), shared: true });
+    const guard = memoryGuard({ resource: 'account' });
+    await guard.claim(token(1n));
+    const [writing, reading] = [new Gate(), new Gate()];
+    const ended = new Set<string>();
+    const settled = () => new Promise((resolve) => setImmediate(resolve)).then(() => [...ended]);
+    const writer = guard.run(token(1n), () => writing.pass());
+    const first = guard.claim(reader(2n)).then(() => ended.add('the first reader'));
+    await writing.reached;
+    expect(await settled()).toEqual([]);
+    writing.open();
+    await Promise.all([writer, first]);
+    const run = guard.run(reader(2n), () => reading.pass());
+    await reading.reached;
+    await guard.claim(reader(3n));
+    const next = guard.claim(token(4n)).then(() => ended.add('the next writer'));
+    expect(await settled()).toEqual(['the first reader']);
+    reading.open();
+    await Promise.all([run, next]);
+  });
+
   it('refuses inside an effect what would wait for that effect', async () => {
     const guard = memoryGuard({ resource: 'account' });
     const other = memoryGuard({ resource: 'account' });

@@ -9,7 +9,7 @@ import {
   type RunOptions,
 } from '@lockkeeper/fencing';
 import { untilAborted } from './abort.ts';
-import { DecidingGuard, type Step } from './deciding-guard.ts';
+import { DecidingGuard, type Step, spoilsNoRun } from './deciding-guard.ts';
 import { EffectScope, type Held } from './effect-scope.ts';
 import { checkEffect, checkFlag, checkToken } from './options.ts';
 import { Turnstile } from './turnstile.ts';
@@ -26,7 +26,7 @@ export interface MemoryGuardOptions {
  * object, not the resource name, between those who write.
  *
  * Runs of one holder overlap. A claim (or a seal, or the first run of a newer token) waits until the runs
- * in flight have settled and is not overtaken by later ones.
+ * in flight have settled and is not overtaken by later ones; that of a reader only for those of writers.
  *
  * **Memory has no rollback**: when `effect` throws, what it changed before stays changed. And a signal
  * that aborts stops only the waiting: an effect that has begun goes on, keeps its turn until it settles,
@@ -91,13 +91,21 @@ class MemoryGuard extends DecidingGuard implements Guard<undefined>, GuardAdmin 
     return this.#state;
   }
 
-  protected async take({ signal, decide }: Step): Promise<void> {
+  protected async take(step: Step): Promise<void> {
     EffectScope.refuse(this.#held, this.resource);
-    const leave = await this.#turnstile.enter('exclusive', signal);
+    if (step.token.shared && (await this.#takeAs('shared', step))) return;
+    await this.#takeAs('exclusive', step);
+  }
+
+  /** @returns whether it was taken: not beside runs that it might spoil. */
+  async #takeAs(mode: 'exclusive' | 'shared', { signal, decide }: Step): Promise<boolean> {
+    const leave = await this.#turnstile.enter(mode, signal);
     try {
       const decision = decide(this.#state);
+      if (mode === 'shared' && !spoilsNoRun(this.#state, decision)) return false;
       if (decision.verdict === 'reject') throw decision.error;
       if (decision.next !== undefined) this.#state = decision.next;
+      return true;
     } finally {
       leave();
     }

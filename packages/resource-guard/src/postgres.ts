@@ -12,7 +12,7 @@ import {
   type RunOptions,
 } from '@lockkeeper/fencing';
 import { untilAborted } from './abort.ts';
-import { DecidingGuard, type Step } from './deciding-guard.ts';
+import { DecidingGuard, type Step, spoilsNoRun } from './deciding-guard.ts';
 import { EffectScope, type Held } from './effect-scope.ts';
 import { LastSeen } from './last-seen.ts';
 import { checkEffect, checkFlag, checkMs, checkToken } from './options.ts';
@@ -156,7 +156,8 @@ export interface PostgresGuard<Handle = PostgresTransaction> extends Guard<Handl
  *
  * - **Runs of one holder are parallel** transactions in READ COMMITTED. On a Client, which can carry one
  *   transaction at a time, calls queue; do not send it anything else while a call is pending.
- * - **A claim drains**: it waits for the runs in flight and is not overtaken by later ones. What it then
+ * - **A claim drains**: it waits for the runs in flight and is not overtaken by later ones (a reader's, of a
+ *   read/write lock, only for writers' runs). What it then
  *   promises is committed with `synchronous_commit` at least `on`. Asynchronous replicas that take over may
  *   have missed it.
  * - **The first run of a newer token** claims for it, in a transaction before its own. A `run` alone accepts
@@ -358,29 +359,37 @@ class GuardOnPostgres<Handle> extends DecidingGuard implements PostgresGuard<Han
     return parseState(this.resource, rows);
   }
 
-  protected async take({ token, signal, decide, from }: Step): Promise<void> {
+  protected async take(step: Step): Promise<void> {
     EffectScope.refuse(this.#held, this.resource);
+    if (step.token.shared && (await this.#takeAs('beside', step))) return;
+    if (await this.#takeAs('alone', step)) return;
+    const context = this.#context(step.token);
+    throw make('retry', 'the state was changed by something that is not a guard', undefined, context);
+  }
+
+  /** @returns whether it was taken: not beside runs that it might spoil, nor where another step came first. */
+  async #takeAs(how: 'alone' | 'beside', { token, signal, decide }: Step): Promise<boolean> {
     const context = this.#context(token);
-    const opening = { statements: this.#sql.openExclusive };
+    const opening = { statements: how === 'alone' ? this.#sql.openExclusive : this.#sql.openBeside };
     const { tx, rows } = await Transaction.open(this.#source, opening, context, signal);
+    let state: GuardState | undefined;
     let decision: GuardDecision;
     try {
-      decision = decide(parseState(this.resource, rows));
+      state = parseState(this.resource, rows);
+      decision = decide(state);
     } catch (error) {
       await tx.rollback();
       throw error;
     }
-    if (decision.verdict === 'reject' || decision.next === undefined) {
+    const mayTake = how === 'alone' || spoilsNoRun(state, decision);
+    if (!mayTake || decision.verdict === 'reject' || decision.next === undefined) {
       await tx.rollback();
       if (decision.verdict === 'reject') throw decision.error;
-      return;
+      return mayTake;
     }
-    const { next } = decision;
-    const store = from === undefined ? this.#sql.advance(next) : this.#sql.rebase(from, next);
-    if ((await tx.commit(signal, store)) !== 1) {
-      throw make('retry', 'the state was changed by something that is not a guard', undefined, context);
-    }
-    this.#seen.note(next);
+    if ((await tx.commit(signal, this.#sql.replace(state, decision.next))) !== 1) return false;
+    this.#seen.note(decision.next);
+    return true;
   }
 
   async enter(

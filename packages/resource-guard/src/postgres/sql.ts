@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto';
 import type { FencingToken, GuardState } from '@lockkeeper/fencing';
 import { invalid } from '../options.ts';
 import { type ColumnValue, columnsOf } from '../stored-columns.ts';
-import { parseStoredState } from '../stored-state.ts';
+import { formatStoredState, parseStoredState } from '../stored-state.ts';
 import { literal, quote } from './literal.ts';
 import { markSetting } from './mark.ts';
 import { ownStatement, type Statement } from './pipeline.ts';
@@ -87,10 +87,10 @@ export interface GuardSql {
   turnAndCheck(token: FencingToken, expected: string): readonly [Statement, Statement];
   /** Opens the transaction of a claim, a seal or a rebase, waits until it is alone, then reads the state. */
   readonly openExclusive: string;
-  /** Stores the state. */
-  advance(next: GuardState): string;
-  /** Puts `next` in the place of `from`, whatever its lineage. */
-  rebase(from: FencingToken, next: GuardState): string;
+  /** The same beside runs, for a claim that may spoil none of them. */
+  readonly openBeside: string;
+  /** Puts `next` in the place of the state that was read, and of no other one. */
+  replace(read: GuardState | undefined, next: GuardState): string;
   /** Opens a transaction that only reads the state, and waits for no turn. */
   readonly look: string;
   /** For a caller's own transaction: the shared turn. */
@@ -109,6 +109,15 @@ export function guardSql(table: string, resource: string, limits: Limits): Guard
   const statementMs = `${limits.statementTimeoutMs}`;
   const prepare = statementsOn(table);
   const turn = (token: FencingToken) => `${key}=${token}`;
+  const openToDecide = (lock: string) =>
+    [
+      BEGIN,
+      `SET LOCAL idle_in_transaction_session_timeout = ${idle}`,
+      `SET LOCAL statement_timeout = ${limits.claimTimeoutMs}`,
+      DURABLE,
+      lock,
+      state,
+    ].join('; ');
   /** A hold uses its own token again and again. */
   let latest: { readonly of: string; readonly statements: readonly [Statement, Statement] } | undefined;
   return {
@@ -131,27 +140,20 @@ export function guardSql(table: string, resource: string, limits: Limits): Guard
       }
       return latest.statements;
     },
-    openExclusive: [
-      BEGIN,
-      `SET LOCAL idle_in_transaction_session_timeout = ${idle}`,
-      `SET LOCAL statement_timeout = ${limits.claimTimeoutMs}`,
-      DURABLE,
-      `SELECT pg_advisory_xact_lock(${key})`,
-      state,
-    ].join('; '),
-    advance: (next) => {
-      const columns = assignments(next);
-      const names = [...columns.keys()].join(', ');
-      return `INSERT INTO ${table} AS guard (resource, ${names}) VALUES (${name}, ${[...columns.values()].join(', ')})
-ON CONFLICT (resource) DO UPDATE SET ${[...columns.keys()].map((column) => `${column} = excluded.${column}`).join(', ')},
-  updated_at = now()
-WHERE guard.lineage = excluded.lineage AND guard.revision <= excluded.revision`;
+    openExclusive: openToDecide(`SELECT pg_advisory_xact_lock(${key})`),
+    openBeside: openToDecide(`SELECT pg_advisory_xact_lock_shared(${key})`),
+    replace: (read, next) => {
+      const columns = Object.entries(columnsOf(next)).map(
+        ([column, value]) => [column, written(value)] as const,
+      );
+      if (read === undefined) {
+        const [names, values] = [0, 1].map((part) => columns.map((column) => column[part]).join(', '));
+        return `INSERT INTO ${table} (resource, ${names}) VALUES (${name}, ${values}) ON CONFLICT (resource) DO NOTHING`;
+      }
+      const assignments = columns.map((column) => column.join(' = ')).join(', ');
+      return `UPDATE ${table} SET ${assignments}, updated_at = now()
+WHERE resource = ${name} AND ${STATE} = ${literal(formatStoredState(read))}`;
     },
-    rebase: (from, next) =>
-      `UPDATE ${table} SET ${[...assignments(next)].map(([column, value]) => `${column} = ${value}`).join(', ')},
-  updated_at = now()
-WHERE resource = ${name} AND lineage = ${literal(from.lineage)} AND revision = ${from.revision}
-  AND acquisition = ${literal(from.acquisition)} AND shared = ${from.shared}`,
     // As text, because some drivers cannot read PostgreSQL's void.
     enter: `SELECT pg_advisory_xact_lock_shared(${key})::text AS turn`,
     entered: (token) => `SELECT current_setting('transaction_isolation') AS isolation,
@@ -169,9 +171,8 @@ const BEGIN = 'BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE';
 export const STATE = `lineage || ':' || revision || ':' || acquisition || CASE WHEN shared THEN ':shared ' ELSE ' ' END || sealed::int
   || coalesce(' ' || lineage || ':' || writer_revision || ':' || writer_acquisition || ' ' || writer_sealed::int, '')`;
 
-function assignments(state: GuardState): ReadonlyMap<string, string> {
-  const text = (value: ColumnValue) => (typeof value === 'string' ? literal(value) : String(value));
-  return new Map(Object.entries(columnsOf(state)).map(([column, value]) => [column, text(value)]));
+function written(value: ColumnValue): string {
+  return typeof value === 'string' ? literal(value) : String(value);
 }
 
 const byTable = new Map<string, ReturnType<typeof makeStatements>>();
