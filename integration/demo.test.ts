@@ -67,6 +67,7 @@ interface DemoDocument {
   guarded: DemoRun;
   acts: { name: string; unguarded: DemoRun; guarded: DemoRun; events: DemoEvent[] }[];
   timeline: string;
+  page: string;
 }
 
 /** The order in which the kinds of facts first appear in one run. */
@@ -104,11 +105,13 @@ function expectTheWholeStory(demo: DemoDocument): void {
   expect(order(inFlight?.events ?? [], 'guarded', lost)).toEqual(lost);
 }
 
-async function expectTimeline(path: string): Promise<void> {
-  const drawing = await readFile(`${root}/${path}`, 'utf8');
+async function expectTimeline({ timeline, page }: DemoDocument): Promise<void> {
+  const drawing = await readFile(`${root}/${timeline}`, 'utf8');
+  const text = await readFile(`${root}/${page}`, 'utf8');
   expect(drawing).toMatch(/^<svg xmlns="http:\/\/www\.w3\.org\/2000\/svg"/);
   for (const label of ['Act 1', 'Act 2', 'hand-over', 'late write applied', 'refused: stale-token']) {
     expect(drawing).toContain(label);
+    expect(text).toContain(label);
   }
 }
 
@@ -125,7 +128,7 @@ describe('the demo', () => {
       // Counted from the grant, which came before; and etcd looks for expired leases every half second.
       expect(removed?.atMs).toBeGreaterThan(demo.ttlMs - 500);
     }
-    await expectTimeline(demo.timeline);
+    await expectTimeline(demo);
   }, 120_000);
 
   it('tells the same story simulated, and says so', async () => {
@@ -134,7 +137,7 @@ describe('the demo', () => {
     const demo = JSON.parse(stdout) as DemoDocument;
     expect(demo.coordinator).toBe('memory');
     expectTheWholeStory(demo);
-    await expectTimeline(demo.timeline);
+    await expectTimeline(demo);
     expect(stderr).toContain('SIMULATED');
     // Without a loaded machine in between, A's loss comes the margin before the end of its lease.
     const margin = ['A lost', 'A removed'];

@@ -1,6 +1,7 @@
 // What --json writes.
 import type { PlayedAct, PlayedRun } from './acts.ts';
 import { tell } from './telling.ts';
+import type { SavedTimeline } from './timeline.ts';
 import { totalOf } from './verdict.ts';
 import type { World } from './world.ts';
 
@@ -8,7 +9,7 @@ import type { World } from './world.ts';
 export function documentOf(
   world: World,
   acts: readonly PlayedAct[],
-  timeline: string,
+  { picture, page }: SavedTimeline,
   shortcomings: readonly string[],
 ): object {
   const { coordinator, storage, simulated, ttlMs } = world;
@@ -26,7 +27,8 @@ export function documentOf(
       guarded: withoutEvents(guarded),
       events: [...eventsOf(world, unguarded), ...eventsOf(world, guarded)],
     })),
-    timeline,
+    timeline: picture,
+    page,
     shortcomings,
   };
 }

@@ -4,6 +4,7 @@ import { type Act, type Audience, ENTRY_OF_A, ENTRY_OF_B, type PlayedAct, type P
 import type { Page } from './page.ts';
 import type { StoryEvent } from './story.ts';
 import { seconds, tell, theStorage } from './telling.ts';
+import type { SavedTimeline } from './timeline.ts';
 import { totalOf } from './verdict.ts';
 import type { World } from './world.ts';
 
@@ -67,14 +68,14 @@ export class Narrator implements Audience {
     );
   }
 
-  end(acts: readonly PlayedAct[], timeline: string): void {
+  end(acts: readonly PlayedAct[], { page: file, picture }: SavedTimeline): void {
     const page = this.#page;
     page.line();
     for (const line of explanation(this.#world, acts)) page.line(line);
     page.line();
     for (const row of table(acts)) page.line(row);
     page.line();
-    page.line(`The same as a picture, for a browser: ${timeline}`);
+    page.line(`The same to look at in a browser: ${file} (or as a picture: ${picture})`);
   }
 
   falseShow(reasons: readonly string[]): void {

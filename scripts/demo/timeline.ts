@@ -1,22 +1,38 @@
-// The recorded runs as one picture that needs nothing else: times and tokens are those of the record.
+// The recorded runs as a picture and as a page that need nothing else: times and tokens are those of the record.
 import { mkdir, rename, writeFile } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { renderTimeline, type Timeline } from '@lockkeeper/testkit';
+import { renderTimeline, renderTimelinePage, type Timeline } from '@lockkeeper/testkit';
 import { ENTRY_OF_A, ENTRY_OF_B, type PlayedAct } from './acts.ts';
 import { panelOf } from './timeline-panel.ts';
 import type { World } from './world.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
-/** Replaces the picture of the last run. @returns its path, relative to the repository. */
-export async function saveTimeline(world: World, acts: readonly PlayedAct[]): Promise<string> {
-  const name = world.simulated ? 'timeline-simulated.svg' : 'timeline.svg';
+/** Where the timeline of the last run is, relative to the repository. */
+export interface SavedTimeline {
+  /** A picture, for documents. */
+  readonly picture: string;
+  /** The same as a page to zoom into. */
+  readonly page: string;
+}
+
+/** Replaces those of the last run. */
+export async function saveTimeline(world: World, acts: readonly PlayedAct[]): Promise<SavedTimeline> {
+  const timeline = timelineOf(world, acts);
+  const name = world.simulated ? 'timeline-simulated' : 'timeline';
+  return {
+    picture: await save(`${name}.svg`, renderTimeline(timeline)),
+    page: await save(`${name}.html`, renderTimelinePage(timeline)),
+  };
+}
+
+async function save(name: string, text: string): Promise<string> {
   const file = join(ROOT, '.cache', 'demo', name);
   await mkdir(dirname(file), { recursive: true });
   // Whoever looks meanwhile sees the old one or the new one.
   const beside = `${file}.${process.pid}`;
-  await writeFile(beside, renderTimeline(timelineOf(world, acts)));
+  await writeFile(beside, text);
   await rename(beside, file);
   return relative(ROOT, file);
 }
