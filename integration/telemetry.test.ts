@@ -10,9 +10,15 @@ import {
 } from '@lockkeeper/core';
 import { memoryCoordinator, memoryStore, VirtualClock } from '@lockkeeper/core/memory';
 import { FencingToken } from '@lockkeeper/fencing';
-import { FaultyCoordinator, isEnding, startWorker, waitUntil } from '@lockkeeper/testkit';
+import {
+  CertificateAuthority,
+  CertificateFolder,
+  FaultyCoordinator,
+  isEnding,
+  startWorker,
+  waitUntil,
+} from '@lockkeeper/testkit';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { CertificateAuthority, CertificateFolder } from './coordinator/certificate-authority.ts';
 import { failure } from './coordinator/support.ts';
 
 type Name = keyof TelemetryEvents;
@@ -255,7 +261,7 @@ describe('events', () => {
   });
 
   test('of certificates that cannot be read again', async () => {
-    await using folder = await CertificateFolder.create();
+    await using folder = new CertificateFolder();
     const { certificate } = await CertificateAuthority.create(folder.path, 'ours');
     const rootCertificateFile = await folder.put('root.pem', certificate);
     using listener = new Listener();

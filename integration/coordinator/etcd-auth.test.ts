@@ -1,7 +1,7 @@
 import { etcdCoordinator, prefixSpan } from '@lockkeeper/core';
-import { availableEtcdVersions, type EtcdServer, startEtcd } from '@lockkeeper/testkit';
+import { availableEtcdVersions, type EtcdServer, etcdSigningKeys, startEtcd } from '@lockkeeper/testkit';
 import { describe, expect, test } from 'vitest';
-import { clerk, QUICK_HASHES, SigningKeys, switchOn } from './secured-etcd.ts';
+import { clerk, QUICK_HASHES, switchOn } from './secured-etcd.ts';
 import { failure, put, Recorder } from './support.ts';
 
 const versions = await availableEtcdVersions();
@@ -77,7 +77,7 @@ describe.each(versions)('users of etcd %s', (version) => {
   });
 
   test('signed tokens: a change of users makes them old, which costs no call and no watch', async () => {
-    await using keys = await SigningKeys.create();
+    await using keys = etcdSigningKeys();
     await using server = await startEtcd({ version, extraArgs: [...QUICK_HASHES, ...keys.args] });
     await switchOnAuthentication(server);
     await using coordinator = etcdCoordinator({ hosts: server.endpoint, auth: clerk });

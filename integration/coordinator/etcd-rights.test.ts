@@ -8,19 +8,16 @@ import {
   prefixSpan,
   type TelemetryEvents,
 } from '@lockkeeper/core';
-import { availableEtcdVersions, type EtcdServer, startEtcd, waitUntil } from '@lockkeeper/testkit';
+import {
+  availableEtcdVersions,
+  type EtcdServer,
+  etcdSigningKeys,
+  startEtcd,
+  waitUntil,
+} from '@lockkeeper/testkit';
 import { describe, expect, test } from 'vitest';
 import { keysBelow, queueOf, timed } from '../faults/support.ts';
-import {
-  asRoot,
-  changePassword,
-  clerk,
-  logins,
-  QUICK_HASHES,
-  SHORT_TOKENS,
-  SigningKeys,
-  switchOn,
-} from './secured-etcd.ts';
+import { clerk, logins, QUICK_HASHES, SHORT_TOKENS, switchOn } from './secured-etcd.ts';
 import { failure, put, Recorder } from './support.ts';
 
 const versions = await availableEtcdVersions();
@@ -130,7 +127,7 @@ describe('passwords', concurrently, () => {
 
   test('changed under a hold: it lasts to its deadline and ends as unauthorized; acquires are refused at once', async () => {
     await using server = await startEtcd({ version: 'newest', own: true, extraArgs: QUICK_HASHES });
-    await switchOn(server, `${NAMESPACE}/`);
+    const root = await switchOn(server, `${NAMESPACE}/`);
     const lost: TelemetryEvents['lockkeeper:session:lost'][] = [];
     const listen = (event: unknown) => {
       const told = event as TelemetryEvents['lockkeeper:session:lost'];
@@ -139,7 +136,7 @@ describe('passwords', concurrently, () => {
     subscribe('lockkeeper:session:lost', listen);
     await using keeper = await connect({ ...keeperOptions(server), ttlMs: 6_000 });
     const hold = await keeper.lock('x').acquire();
-    await changePassword(server, 'crayon');
+    await root.changePassword(clerk.username, 'crayon');
     const begun = await logins(server);
 
     const { error, tookMs } = await timed(() => keeper.lock('y').acquire());
@@ -158,7 +155,7 @@ describe('passwords', concurrently, () => {
 
   test('given by a function: asked at every login, and a hold outlives a rotation', async () => {
     await using server = await startEtcd({ version: 'newest', own: true, extraArgs: QUICK_HASHES });
-    await switchOn(server, `${NAMESPACE}/`);
+    const root = await switchOn(server, `${NAMESPACE}/`);
     let current = clerk.password;
     let asked = 0;
     const password = async () => {
@@ -173,7 +170,7 @@ describe('passwords', concurrently, () => {
     expect(asked).toBe(1);
     for (const next of ['crayon', 'chalk']) {
       current = next;
-      await changePassword(server, next);
+      await root.changePassword(clerk.username, next);
       await (await keeper.lock('y').acquire()).release();
     }
     expect(asked).toBe(3);
@@ -216,17 +213,17 @@ describe('passwords', concurrently, () => {
 
 describe('rights', concurrently, () => {
   test('signed tokens: roles and users that change make them old, which costs no hold and no waiter', async () => {
-    await using keys = await SigningKeys.create();
+    await using keys = etcdSigningKeys();
     await using server = await startEtcd({ version: 'newest', extraArgs: [...QUICK_HASHES, ...keys.args] });
-    await switchOn(server, `${NAMESPACE}/`);
+    const root = await switchOn(server, `${NAMESPACE}/`);
     await using keeper = await connect({ ...keeperOptions(server), ttlMs: 4_000 });
     await using other = await connect(keeperOptions(server));
     const hold = await keeper.lock('x').acquire();
     const waiting = timed(() => other.lock('x').acquire());
     await waitUntil('queued', async () => (await queueOf(keeper.coordinator, NAMESPACE, 'x')).length === 2);
     for (let i = 0; i < 5; i++) {
-      await asRoot(server, 'role', 'add', `role-${i}`);
-      await asRoot(server, 'user', 'grant-role', 'clerk', `role-${i}`);
+      await root.ctl(['role', 'add', `role-${i}`]);
+      await root.ctl(['user', 'grant-role', 'clerk', `role-${i}`]);
       await sleep(1_000);
       await (await keeper.lock('y').acquire()).release();
     }
@@ -241,7 +238,7 @@ describe('rights', concurrently, () => {
     await using server = await startEtcd({ version: 'newest', own: true, extraArgs: QUICK_HASHES });
     const neighbours = [`${NAMESPACE}-b/lock/x/1`, `${NAMESPACE}0`, NAMESPACE, 'other/lock/x/1'];
     for (const key of neighbours) await server.ctl(['put', key, 'theirs']);
-    await switchOn(server, `${NAMESPACE}/`);
+    const operator = await switchOn(server, `${NAMESPACE}/`);
     await using root = etcdCoordinator({
       hosts: server.endpoint,
       auth: { username: 'root', password: 'secret' },
@@ -268,7 +265,7 @@ describe('rights', concurrently, () => {
     expect(hold.standing).toBe('held');
     expect(await hold.release()).toMatchObject({ outcome: 'released' });
     const next = await waiting;
-    await asRoot(server, 'del', `${NAMESPACE}/lock/x/`, '--prefix');
+    await operator.ctl(['del', `${NAMESPACE}/lock/x/`, '--prefix']);
     expect(await lossOf(next)).toMatchObject({ lossCause: 'key-deleted' });
     await Promise.all([keeper.close(), other.close()]);
 

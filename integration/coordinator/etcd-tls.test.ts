@@ -2,10 +2,17 @@ import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { writeFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connect, etcdCoordinator, type LockkeeperError } from '@lockkeeper/core';
-import { type EtcdServer, startEtcd, startTcpProxy, waitUntil } from '@lockkeeper/testkit';
+import {
+  CertificateAuthority,
+  CertificateFolder,
+  type EtcdServer,
+  type KeyPair,
+  startEtcd,
+  startTcpProxy,
+  waitUntil,
+} from '@lockkeeper/testkit';
 import { describe, expect, test } from 'vitest';
 import { queueOf, timed } from '../faults/support.ts';
-import { CertificateAuthority, CertificateFolder, type KeyPair } from './certificate-authority.ts';
 import { failure, put } from './support.ts';
 
 const HOUR = 3_600_000;
@@ -64,7 +71,7 @@ class Unusable implements Disposable {
 
 describe('TLS', () => {
   test('a server whose authority is trusted serves locks; another is refused, by name', async () => {
-    await using folder = await CertificateFolder.create();
+    await using folder = new CertificateFolder();
     const authority = await CertificateAuthority.create(folder.path, 'ours');
     await using server = await startSecured(folder, authority, false);
     const hosts = server.tlsEndpoint;
@@ -86,7 +93,7 @@ describe('TLS', () => {
   });
 
   test('a server that asks for certificates takes ours, and nobody without one', async () => {
-    await using folder = await CertificateFolder.create();
+    await using folder = new CertificateFolder();
     const authority = await CertificateAuthority.create(folder.path, 'ours');
     await using server = await startSecured(folder, authority, true);
     await putClient(folder, authority, await authority.issue('client', HOUR));
@@ -111,7 +118,7 @@ describe('TLS', () => {
   });
 
   test('what cannot be used is refused at the start, with the name of the field and the file', async () => {
-    await using folder = await CertificateFolder.create();
+    await using folder = new CertificateFolder();
     const authority = await CertificateAuthority.create(folder.path, 'ours');
     const [pair, other] = [await authority.issue('client', HOUR), await authority.issue('other', HOUR)];
     await putClient(folder, authority, pair);
@@ -135,7 +142,7 @@ describe('TLS', () => {
   });
 
   test('a connection that is lost comes back at the first try with the certificates of now', async () => {
-    await using folder = await CertificateFolder.create();
+    await using folder = new CertificateFolder();
     const authority = await CertificateAuthority.create(folder.path, 'ours');
     await using server = await startSecured(folder, authority, true);
     await using proxy = await startTcpProxy(server.tlsEndpoint);
@@ -157,7 +164,7 @@ describe('TLS', () => {
   });
 
   test('files that are unusable while they are rotated cost nothing, and are reported', async () => {
-    await using folder = await CertificateFolder.create();
+    await using folder = new CertificateFolder();
     const authority = await CertificateAuthority.create(folder.path, 'ours');
     await using server = await startSecured(folder, authority, true);
     await using proxy = await startTcpProxy(server.tlsEndpoint);
@@ -205,7 +212,7 @@ describe('TLS', () => {
 });
 
 test('certificates and authority rotated three times, valid for 15 s each: a hold of TTL 10 s is never lost', async () => {
-  await using folder = await CertificateFolder.create();
+  await using folder = new CertificateFolder();
   const VALID_MS = 15_000;
   const old = await CertificateAuthority.create(folder.path, 'generation-0');
   await using server = await startSecured(folder, old, true);

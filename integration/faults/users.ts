@@ -1,46 +1,23 @@
-import { generateKeyPairSync, randomUUID } from 'node:crypto';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connect } from '@lockkeeper/core';
-import { type EtcdServer, etcdMetric, startEtcd, waitUntil } from '@lockkeeper/testkit';
+import {
+  type EtcdRoot,
+  type EtcdServer,
+  enableEtcdAuth,
+  etcdSigningKeys,
+  startEtcd,
+  waitUntil,
+} from '@lockkeeper/testkit';
 import { describe, expect, it } from 'vitest';
+import { logins } from '../coordinator/secured-etcd.ts';
 import { queueOf, timed } from './support.ts';
 
 const auth = { username: 'clerk', password: 'pencil' };
 
-async function asRoot(etcd: EtcdServer, command: string): Promise<void> {
-  await etcd.ctl(['--user', 'root:secret', ...command.split(' ')]);
-}
-
 /** `clerk` may use what lies below one namespace, and nothing else. */
-async function secure(etcd: EtcdServer, namespace: string): Promise<void> {
-  for (const command of [
-    'user add root:secret',
-    'role add root',
-    'user grant-role root root',
-    'user add clerk:pencil',
-    'role add office',
-    `role grant-permission office --prefix=true readwrite ${namespace}/`,
-    'user grant-role clerk office',
-    'auth enable',
-  ]) {
-    await etcd.ctl(command.split(' '));
-  }
-}
-
-/** What makes etcd hand out signed tokens, which no member has to remember. */
-async function signedTokens(folder: string, ttl: string): Promise<string> {
-  const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
-  const [secret, open] = [join(folder, 'private.pem'), join(folder, 'public.pem')];
-  await writeFile(secret, privateKey.export({ type: 'pkcs1', format: 'pem' }));
-  await writeFile(open, publicKey.export({ type: 'spki', format: 'pem' }));
-  return `jwt,pub-key=${open},priv-key=${secret},sign-method=RS256,ttl=${ttl}`;
-}
-
-function logins(etcd: EtcdServer): Promise<number> {
-  return etcdMetric(etcd.endpoint, 'grpc_server_started_total', 'grpc_method="Authenticate"');
+function secure(etcd: EtcdServer, namespace: string): Promise<EtcdRoot> {
+  return enableEtcdAuth(etcd, [{ ...auth, prefix: `${namespace}/` }]);
 }
 
 /** Users with names and passwords: what lapses, what is changed, and what was wrong from the start. */
@@ -76,36 +53,28 @@ export function describeUsers(version: string): void {
 
     it('hold and wait on with signed tokens that lapse after 3 s, and after a change of users made them old', async () => {
       const namespace = randomUUID();
-      const folder = await mkdtemp(join(tmpdir(), 'lockkeeper-jwt-'));
-      try {
-        const tokens = await signedTokens(folder, '3s');
-        await using etcd = await startEtcd({ version, extraArgs: ['--auth-token', tokens] });
-        await secure(etcd, namespace);
-        const options = { hosts: etcd.endpoint, auth, namespace, ttlMs: 12_000 };
-        await using keeper = await connect(options);
-        await using waiter = await connect(options);
-        const hold = await keeper.lock('x').acquire();
-        const waiting = timed(() => waiter.lock('x').acquire());
-        await waitUntil(
-          'queued',
-          async () => (await queueOf(keeper.coordinator, namespace, 'x')).length === 2,
-        );
-        await asRoot(etcd, 'user add other:word');
-        await sleep(5_000);
-        expect(hold.standing).toBe('held');
-        expect(await hold.release()).toMatchObject({ outcome: 'released' });
-        const { value: next, error } = await waiting;
-        expect(error).toBeUndefined();
-        expect(next?.standing).toBe('held');
-      } finally {
-        await rm(folder, { recursive: true, force: true });
-      }
+      await using tokens = etcdSigningKeys({ ttl: '3s' });
+      await using etcd = await startEtcd({ version, extraArgs: tokens.args });
+      const root = await secure(etcd, namespace);
+      const options = { hosts: etcd.endpoint, auth, namespace, ttlMs: 12_000 };
+      await using keeper = await connect(options);
+      await using waiter = await connect(options);
+      const hold = await keeper.lock('x').acquire();
+      const waiting = timed(() => waiter.lock('x').acquire());
+      await waitUntil('queued', async () => (await queueOf(keeper.coordinator, namespace, 'x')).length === 2);
+      await root.ctl(['user', 'add', 'other:word']);
+      await sleep(5_000);
+      expect(hold.standing).toBe('held');
+      expect(await hold.release()).toMatchObject({ outcome: 'released' });
+      const { value: next, error } = await waiting;
+      expect(error).toBeUndefined();
+      expect(next?.standing).toBe('held');
     });
 
     it('whose password is changed learn so within 5 s and fewer than 5 logins, holders and waiters too', async () => {
       const namespace = randomUUID();
       await using etcd = await startEtcd({ version, own: true });
-      await secure(etcd, namespace);
+      const root = await secure(etcd, namespace);
       const options = { hosts: etcd.endpoint, auth, namespace, ttlMs: 6_000 };
       const keeper = await connect(options);
       const waiter = await connect(options);
@@ -114,9 +83,7 @@ export function describeUsers(version: string): void {
       await sleep(500);
       const before = await logins(etcd);
 
-      await etcd.ctl(['--user', 'root:secret', 'user', 'passwd', 'clerk', '--interactive=false'], {
-        input: 'crayon\n',
-      });
+      await root.changePassword('clerk', 'crayon');
       const refused = await timed(() => keeper.lock('y').acquire({ waitTimeoutMs: 10_000 }));
       expect(refused.error).toMatchObject({ code: 'unauthenticated' });
       expect(refused.tookMs).toBeLessThan(5_000);
@@ -145,15 +112,15 @@ export function describeUsers(version: string): void {
     it('whose role is withdrawn are refused at once, keep what they hold, and release it when they may again', async () => {
       const namespace = randomUUID();
       await using etcd = await startEtcd({ version, own: true });
-      await secure(etcd, namespace);
+      const root = await secure(etcd, namespace);
       await using keeper = await connect({ hosts: etcd.endpoint, auth, namespace, ttlMs: 30_000 });
       const hold = await keeper.lock('x').acquire();
-      await asRoot(etcd, 'user revoke-role clerk office');
+      await root.ctl(['user', 'revoke-role', 'clerk', 'clerk']);
       const refused = await timed(() => keeper.lock('y').acquire({ waitTimeoutMs: 10_000 }));
       expect(refused.error).toMatchObject({ code: 'permission-denied' });
       expect(refused.tookMs).toBeLessThan(5_000);
       expect(await hold.release()).toMatchObject({ outcome: 'unknown' });
-      await asRoot(etcd, 'user grant-role clerk office');
+      await root.ctl(['user', 'grant-role', 'clerk', 'clerk']);
       await waitUntil(
         'released after all',
         async () => (await keeper.lock('x').tryAcquire()).hold !== undefined,

@@ -1,3 +1,5 @@
+export { CertificateAuthority, type KeyPair } from './certificate-authority.ts';
+export { CertificateFolder, createCertificates, type TestCertificates } from './certificates.ts';
 export { type ChunkMatcher, chunkContaining, postgresQueryContaining } from './chunk-matchers.ts';
 export type { DrillContext, DrillOrder, DrillRun } from './drill/drill-messages.ts';
 export {
@@ -9,6 +11,14 @@ export {
 export type { DrilledResource } from './drill/play.ts';
 export type { DrillState, DrillVerdict } from './drill/verdict.ts';
 export { TestkitError, type TestkitErrorCode } from './errors.ts';
+export {
+  type EtcdAccount,
+  type EtcdRoot,
+  type EtcdSigningKeys,
+  enableEtcdAuth,
+  etcdSigningKeys,
+  type SigningKeysOptions,
+} from './etcd-auth.ts';
 export {
   type EtcdCluster,
   type EtcdClusterOptions,

@@ -47,6 +47,8 @@ const ETCD_SAYS: ReadonlyMap<string, Verdict> = new Map([
   ['etcdserver: mvcc: required revision has been compacted', refused('compacted')],
   ['etcdserver: permission denied', refused('permission-denied')],
   ['etcdserver: authentication failed, invalid user ID or password', refused('unauthenticated')],
+  // Said to a request without a token: etcd takes the name in the client's certificate for the user's.
+  ['etcdserver: user name not found', refused('unauthenticated')],
   // Said to a request without a token: authentication may have been switched on since we asked for one.
   ['etcdserver: user name is empty', { kind: 'stale-login', code: 'unauthenticated' }],
   ['etcdserver: invalid auth token', { kind: 'stale-login', code: 'unauthenticated' }],

@@ -1,10 +1,8 @@
 import { execFile } from 'node:child_process';
-import { mkdir, mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-
-const run = promisify(execFile);
+import { TestkitError } from './errors.ts';
 
 /** PEM texts. */
 export interface KeyPair {
@@ -12,14 +10,17 @@ export interface KeyPair {
   readonly key: string;
 }
 
-/** An authority of its own, made by `openssl` in a folder of its own. */
+/** An authority of its own, made by `openssl` in a folder of its own, good for a day. */
 export class CertificateAuthority {
   readonly certificate: string;
   readonly #folder: string;
   #issued = 0;
   #last: Promise<unknown> = Promise.resolve();
 
-  /** @param folder which exists; everything is kept below it. */
+  /**
+   * @param folder which exists; everything is kept below it.
+   * @throws {@link TestkitError} `no-server` where there is no openssl, `command-failed`
+   */
   static async create(folder: string, name: string): Promise<CertificateAuthority> {
     const own = join(folder, name);
     await mkdir(own);
@@ -37,7 +38,7 @@ export class CertificateAuthority {
     this.certificate = certificate;
   }
 
-  /** For 127.0.0.1 and localhost, as server and client alike. */
+  /** A certificate for 127.0.0.1 and localhost, of a server or a client alike, valid from a minute ago on. */
   issue(name: string, validForMs: number): Promise<KeyPair> {
     // One after the other: they share the authority's list of what it issued.
     const issued = this.#last.then(() => this.#issue(name, validForMs));
@@ -64,32 +65,17 @@ export class CertificateAuthority {
   }
 }
 
-/** A folder for certificates, removed at the end. */
-export class CertificateFolder implements AsyncDisposable {
-  readonly path: string;
-
-  static async create(): Promise<CertificateFolder> {
-    return new CertificateFolder(await mkdtemp(join(tmpdir(), 'lockkeeper-tls-')));
-  }
-
-  private constructor(path: string) {
-    this.path = path;
-  }
-
-  file(name: string): string {
-    return join(this.path, name);
-  }
-
-  /** All at once for a reader: never half written. */
-  async put(name: string, text: string): Promise<string> {
-    const path = this.file(name);
-    await writeFile(`${path}.new`, text);
-    await rename(`${path}.new`, path);
-    return path;
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await rm(this.path, { recursive: true, force: true });
+async function run(program: 'openssl', args: readonly string[]): Promise<void> {
+  try {
+    await promisify(execFile)(program, args);
+  } catch (cause) {
+    const { code, stderr, message } = cause as Error & { code?: unknown; stderr?: string };
+    if (code === 'ENOENT') {
+      throw new TestkitError('no-server', 'no openssl in reach (Debian, Ubuntu: apt install openssl)', {
+        cause,
+      });
+    }
+    throw new TestkitError('command-failed', `${program} ${args[0]} failed: ${stderr || message}`, { cause });
   }
 }
 
