@@ -53,7 +53,7 @@ export async function fetchChromium() {
         await mkdir(ours);
         for (const archive of ['al2023.tar', 'fonts.tar', 'swiftshader.tar']) {
           await decompress(join(parts, `${archive}.br`), join(scratch, archive));
-          await output('tar', ['-xf', join(scratch, archive), '-C', ours]);
+          await output('tar', ['-xf', join(scratch, archive), '--no-same-owner', '-C', ours]);
         }
         const program = join(ours, 'chromium');
         await decompress(join(parts, 'chromium.br'), program);

@@ -23,7 +23,7 @@ h3{font-size:15.5px;line-height:1.3;margin:0;overflow-wrap:anywhere}
 .tl-tools button:first-child{border-radius:7px 0 0 7px}.tl-tools button:last-child{border-radius:0 7px 7px 0}
 .tl-tools button:hover:enabled{background:var(--content)}.tl-tools button:disabled{color:var(--quiet);cursor:default;opacity:.55}
 .tl-tools output{font-size:12.5px;color:var(--quiet);min-width:58px;height:30px;line-height:28px;text-align:center;border:1px solid var(--faint);margin-left:-1px;font-variant-numeric:tabular-nums}
-:focus-visible{outline:2px solid ${LIGHT.tones[1]?.[0]};outline-offset:2px}
+:focus-visible{outline:2px solid var(--ink);outline-offset:2px}
 .tl-notes{list-style:none;margin:0;padding:9px 16px;border-bottom:1px solid var(--faint);max-height:168px;overflow:auto;font-size:13.5px}
 .tl-notes li{padding:2px 0 2px 20px;position:relative;overflow-wrap:anywhere}
 .tl-notes li::before{content:"";position:absolute;left:2px;top:9px;width:9px;height:9px;border-radius:50%;background:var(--warn)}
@@ -42,7 +42,7 @@ h3{font-size:15.5px;line-height:1.3;margin:0;overflow-wrap:anywhere}
 .tl .item .mark{transition:stroke-width .1s}
 .tl .hit{fill:transparent;stroke:none}
 .tl .item:hover .mark{stroke-width:3}.tl .item:hover .span{stroke-width:2}
-.tl .ring{fill:none;stroke:${LIGHT.tones[1]?.[0]};stroke-width:2.5;pointer-events:none}
+.tl .ring{fill:none;stroke:var(--ink);stroke-width:2.5;pointer-events:none}
 .tl-story{border-top:1px solid var(--faint);font-size:13.5px}
 .tl-story summary{padding:9px 16px;cursor:pointer;color:var(--quiet)}
 .tl-story ol{margin:0;padding:0 16px 12px 16px;list-style:none;max-height:420px;overflow:auto}

@@ -83,13 +83,16 @@ function drawWrite(scene: Scene, operation: PairedOperation, draft: Draft): void
 
 function drawUnknown(scene: Scene, { invoke, end }: PairedOperation, draft: Draft): void {
   if (invoke.f === 'acquire') return;
-  const what = `${invoke.f}: outcome unknown`;
+  const entry = invoke.f === 'write' ? (invoke.value ?? invoke.entry) : undefined;
+  const what = `${invoke.f}${entry === undefined ? '' : ` ${entry}`}: outcome unknown`;
   const error = end?.type === 'unknown' ? end.error : 'it never ended';
   const on = 'resource' in invoke ? { Resource: invoke.resource } : { Lock: invoke.lock };
   const details = detailsOf({ ...on, Entry: 'entry' in invoke ? invoke.entry : undefined, Error: error });
   const token = 'token' in invoke ? invoke.token : undefined;
   const toMs = end && scene.at(end);
-  draft.spans.push({ kind: 'unknown', fromMs: scene.at(invoke), toMs, label: what, token, details });
+  // Said once: at its end, or in it where it has none.
+  const label = toMs === undefined ? what : undefined;
+  draft.spans.push({ kind: 'unknown', fromMs: scene.at(invoke), toMs, label, token, details });
   if (toMs !== undefined) draft.events.push({ kind: 'unknown', atMs: toMs, label: what, token, details });
 }
 
