@@ -1,7 +1,7 @@
 // One process of a drill: loads the user's module, runs it once, and tells what becomes of its holds.
 import { subscribe } from 'node:diagnostics_channel';
-import { LockkeeperError, type TelemetryEvents } from '@lockkeeper/core';
-import { GuardError } from '@lockkeeper/fencing';
+import type { TelemetryEvents } from '@lockkeeper/core';
+import { isWithoutEffect } from '../history/history-recorder.ts';
 import { onPausePoint, pausePoint, workerChannel } from '../inside/channel.ts';
 import type { DrillCommand, DrillMessage, DrillOrder, DrillRun, HoldMessage } from './drill-messages.ts';
 
@@ -20,10 +20,6 @@ for (const type of HOLD_EVENTS) {
   });
 }
 onPausePoint((point) => void report({ type: 'passed', point }));
-
-function isWithoutEffect(error: unknown): boolean {
-  return (error instanceof GuardError || error instanceof LockkeeperError) && error.outcome === 'rejected';
-}
 
 async function perform(run: DrillRun, order: DrillOrder): Promise<void> {
   try {

@@ -4,6 +4,8 @@ import { pathToFileURL } from 'node:url';
 import { TestkitError } from '../errors.ts';
 import { type EtcdServer, startEtcd } from '../etcd-server.ts';
 import type { History } from '../history/history.ts';
+import { timelineOfHistory } from '../timeline/from-history.ts';
+import type { Timeline, TimelineAct } from '../timeline/model.ts';
 import type { PauseHow } from '../worker/pause.ts';
 import type { WorkerOptions } from '../worker/worker.ts';
 import { type DrilledResource, IN_FLIGHT, type PlaySetting, play, rehearse } from './play.ts';
@@ -60,6 +62,8 @@ export interface DrillReport {
   readonly staleWrites: readonly string[];
   /** For people: a line for the verdict and one for each point. */
   readonly text: string;
+  /** An act for each point: `renderTimelinePage(report.timeline)` is a page of it. */
+  readonly timeline: Timeline;
 }
 
 /**
@@ -126,5 +130,12 @@ function reportOf(points: readonly DrilledPoint[]): DrillReport {
     lostUpdates: points.flatMap(({ lostUpdates }) => lostUpdates),
     staleWrites: points.flatMap(({ staleWrites }) => staleWrites),
     text: [verdict, ...lines, ''].join('\n'),
+    timeline: { title: `Late writes: ${verdict}`, acts: points.map(actOf) },
   };
+}
+
+function actOf({ point, verdict, reason, history }: DrilledPoint): TimelineAct {
+  const panels = timelineOfHistory(history).acts.flatMap((act) => act.panels);
+  const told = { good: verdict === 'protected', text: `${verdict}: ${reason}` };
+  return { title: point, panels: panels.map((panel) => ({ ...panel, title: '', verdict: told })) };
 }

@@ -116,10 +116,11 @@ function doubtOf(facts: PlayFacts, late: boolean): string | undefined {
   return undefined;
 }
 
-function protectedReason({ first, tookOver }: PlayFacts): string {
+function protectedReason({ first, tookOver, after }: PlayFacts): string {
   const wait = tookOver ? '' : 'the second worker had to wait until the first went on; ';
   if (first.outcome === 'acknowledged') return `${wait}both updates are there`;
-  return `${wait}the first worker's write was not accepted: ${ending(first)}`;
+  const isThere = typeof after !== 'number' && after.includes(first.update);
+  return `${wait}the first worker's update is ${isThere ? '' : 'not '}there: ${ending(first)}`;
 }
 
 function ending({ outcome, error }: RunFacts): string {

@@ -191,7 +191,8 @@ function errorAsText(error: unknown): { readonly error?: string } {
   return { error: error instanceof Error ? error.message : String(error) };
 }
 
-function isWithoutEffect(error: unknown): boolean {
+/** @internal Whether an error says that nothing was done. */
+export function isWithoutEffect(error: unknown): boolean {
   if (error instanceof GuardError) return error.outcome !== 'unknown';
   return error instanceof LockkeeperError && error.outcome === 'rejected' && error.code !== 'lost';
 }

@@ -1,6 +1,8 @@
 import { afterEach, describe, expect, it } from 'vitest';
+import { canShiftClock } from '../find-tools.ts';
 import type { EchoCommand, EchoMessage } from '../fixtures/echo-worker.ts';
 import { processState } from '../process-table.ts';
+import { shiftedClock } from '../shifted-clock.ts';
 import { type LoggedMessage, startWorker, type Worker, type WorkerOptions } from './worker.ts';
 
 type Echo = Worker<EchoMessage, EchoCommand>;
@@ -176,6 +178,18 @@ describe('a worker', { timeout: 60_000 }, () => {
       expect(await worker.kill()).toEqual({ code: null, signal: name });
     },
   );
+
+  it.skipIf(!canShiftClock())('runs on a shifted clock, pauses included', async () => {
+    await using clock = shiftedClock({ offsetMs: 3_600_000 });
+    const worker = await start({ env: clock.env });
+    const pause = worker.pauseAt('the write');
+    worker.send({ type: 'pass', name: 'the write' });
+    await pause.reached();
+    await pause.resume();
+    expect((await worker.next('passed')).timerFired).toBe(false);
+    const aheadMs = (worker.messages.at(-1)?.atMs ?? 0) - Date.now();
+    expect(aheadMs).toBeGreaterThan(3_500_000);
+  });
 
   it('is reported when its file does not exist', async () => {
     worker = await startWorker(new URL('../fixtures/no-such-file.mjs', import.meta.url));
