@@ -18,6 +18,8 @@ export default defineConfig({
     allowOnly: !inCi,
     reporters: [inCi ? 'dot' : 'default', new TallyReporter()],
     env: {
+      // Also where an engine answers: what these tests do to processes cannot all be done to containers.
+      LOCKKEEPER_SERVERS: process.env['LOCKKEEPER_SERVERS'] || 'env,path,unpacked',
       LOCKKEEPER_SERVER_CACHE:
         process.env['LOCKKEEPER_SERVER_CACHE'] ?? fileURLToPath(new URL('.cache/servers', import.meta.url)),
     },
@@ -35,13 +37,18 @@ export default defineConfig({
         test: {
           name: 'integration',
           include: ['integration/**/*.test.ts'],
-          exclude: ['**/node_modules/**', '**/*.faults.test.ts'],
+          exclude: ['**/node_modules/**', '**/*.faults.test.ts', 'integration/containers/**'],
           testTimeout: 60_000,
         },
       },
       {
         extends: true,
         test: { name: 'scripts', include: ['scripts/**/*.test.ts'], testTimeout: 120_000 },
+      },
+      {
+        // `npm run test:containers`: only beside an engine.
+        extends: true,
+        test: { name: 'containers', include: ['integration/containers/**/*.test.ts'], testTimeout: 60_000 },
       },
       {
         // The long runs: `npm run test:faults`, not part of `npm test`.

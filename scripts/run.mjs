@@ -46,13 +46,37 @@ async function benchGuards(args) {
   return node(['--conditions=@lockkeeper/source', '--import', 'tsx', main, ...args]);
 }
 
+/** @param {readonly string[]} command */
+async function withContainers(command) {
+  if (command.length === 0) throw new SetUpError('usage: npm run with:containers -- <command>');
+  return besideEngine(command);
+}
+
+/** @param {readonly string[]} args */
+const testContainers = (args) =>
+  counted((tallyFile) =>
+    besideEngine([process.execPath, ...vitestArgs(['containers'], args)], { LOCKKEEPER_TALLY: tallyFile }),
+  );
+
+/**
+ * @param {readonly string[]} command
+ * @param {NodeJS.ProcessEnv} [env]
+ */
+async function besideEngine(command, env = {}) {
+  // The images are made of unpacked programs.
+  await setUpAll({ route: 'unpacked' });
+  const servers = process.env['LOCKKEEPER_SERVERS'] || 'container';
+  const main = join(root, 'scripts', 'containers', 'main.mjs');
+  return node([main, ...command], { LOCKKEEPER_SERVERS: servers, ...env });
+}
+
 /**
  * Every server that anything is tested on.
  *
- * @param {{ browser?: boolean }} [also]
+ * @param {Pick<import('./setup/index.mjs').Needs, 'browser' | 'route'>} [also]
  */
-async function setUpAll({ browser = false } = {}) {
-  const servers = await setUp({ etcd: ['newest', 'oldest'], guards: true, browser });
+async function setUpAll(also = {}) {
+  const servers = await setUp({ etcd: ['newest', 'oldest'], guards: true, ...also });
   if (!servers) return;
   const { etcdMissing, postgresMissing, guardsMissing, browserMissing } = servers;
   const all = [etcdMissing, postgresMissing, ...guardsMissing, browserMissing];
@@ -72,19 +96,20 @@ const faults = (args) => vitest(['faults'], args);
  */
 async function vitest(projects, args) {
   await setUpAll({ browser: projects.includes('integration') });
-  return counted((tallyFile) =>
-    node(
-      [
-        join(root, 'node_modules', 'vitest', 'vitest.mjs'),
-        'run',
-        ...projects.flatMap((project) => ['--project', project]),
-        ...(coloured ? [] : ['--no-color']),
-        ...args,
-      ],
-      { LOCKKEEPER_TALLY: tallyFile },
-    ),
-  );
+  return counted((tallyFile) => node(vitestArgs(projects, args), { LOCKKEEPER_TALLY: tallyFile }));
 }
+
+/**
+ * @param {readonly string[]} projects
+ * @param {readonly string[]} args
+ */
+const vitestArgs = (projects, args) => [
+  join(root, 'node_modules', 'vitest', 'vitest.mjs'),
+  'run',
+  ...projects.flatMap((project) => ['--project', project]),
+  ...(coloured ? [] : ['--no-color']),
+  ...args,
+];
 
 /**
  * Runs tests that write down their counts, and closes with the sum: on stdout, or for the run this one is part of.
@@ -183,6 +208,8 @@ function node(args, env = {}) {
       // It would announce in every process that it will leave Node 20 one day.
       AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED: 'true',
       ...process.env,
+      // Also where an engine answers: what is done to processes here cannot all be done to containers.
+      LOCKKEEPER_SERVERS: process.env['LOCKKEEPER_SERVERS'] || 'env,path,unpacked',
       ...env,
       LOCKKEEPER_RUNNER: String(process.pid),
     },
@@ -198,6 +225,8 @@ const commands = {
   test,
   faults,
   newcomer,
+  'test:containers': testContainers,
+  'with:containers': withContainers,
   check,
   format,
   build,

@@ -86,15 +86,11 @@ describe('the closing line', () => {
 describe('what it cannot do it says on stderr alone', () => {
   test.each([
     [['dance'], {}, /usage: node scripts\/run\.mjs demo \| /],
-    [
-      ['test'],
-      { LOCKKEEPER_SERVERS: 'container' },
-      /LOCKKEEPER_SERVERS=container: this route is not there yet/,
-    ],
+    [['with:containers'], {}, /usage: npm run with:containers -- <command>/],
     [
       ['test'],
       { LOCKKEEPER_SERVERS: 'hope' },
-      /LOCKKEEPER_SERVERS=hope is no route. Use env, path or unpacked/,
+      /LOCKKEEPER_SERVERS=hope is no route. Use env, container, path, unpacked/,
     ],
     [
       ['test'],

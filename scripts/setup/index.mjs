@@ -14,6 +14,7 @@ import { cacheDir, lowestNode } from './workspace.mjs';
  * @property {readonly import('./etcd.mjs').Line[]} [etcd]  servers are set up when given
  * @property {boolean} [guards]  with them, the servers that only guards are tested on. Default false
  * @property {boolean} [browser]  with them, a browser for tests of pages. Default false
+ * @property {import('./servers.mjs').Route | undefined} [route]  Default: what LOCKKEEPER_SERVERS says
  */
 
 function requirePlatform() {
@@ -37,8 +38,8 @@ async function setUpDependencies() {
  * @param {Needs} needs
  * @returns {Promise<import('./servers.mjs').Servers | undefined>} undefined when no servers were asked for
  */
-export async function setUp({ etcd, guards = false, browser = false }) {
+export async function setUp({ etcd, guards = false, browser = false, route }) {
   requirePlatform();
   await setUpDependencies();
-  return etcd && setUpServers(etcd, guards, browser);
+  return etcd && setUpServers(etcd, { guards, browser, route });
 }

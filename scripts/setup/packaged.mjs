@@ -214,7 +214,7 @@ async function fetchOne(apt, name, scratch) {
  * @param {string} libDir
  * @param {string} [preloaded]
  */
-async function copyLibraries(whole, libDir, preloaded) {
+export async function copyLibraries(whole, libDir, preloaded) {
   await mkdir(libDir, { recursive: true });
   for (const root of ['lib', 'usr/lib'].map((path) => join(whole, path)).filter(existsSync)) {
     for (const folder of await readdir(root, { withFileTypes: true })) {

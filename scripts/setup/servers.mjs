@@ -16,7 +16,7 @@ import { fetchPostgres, postgresOnPath, postgresUnpacked } from './postgres.mjs'
 import { SetUpError, say } from './say.mjs';
 import { cacheDir } from './workspace.mjs';
 
-const ROUTES = /** @type {const} */ (['env', 'path', 'unpacked']);
+const ROUTES = /** @type {const} */ (['env', 'container', 'path', 'unpacked']);
 /** @typedef {typeof ROUTES[number]} Route */
 /** @typedef {import('./etcd.mjs').Line} Line */
 
@@ -28,44 +28,46 @@ const ROUTES = /** @type {const} */ (['env', 'path', 'unpacked']);
  * @property {string | undefined} browserMissing
  */
 
-/** The route that `LOCKKEEPER_SERVERS` forces, if any. */
-function forcedRoute() {
+/**
+ * The routes that `LOCKKEEPER_SERVERS` leaves: those it names, with commas between, or all.
+ *
+ * @returns {readonly Route[]}
+ */
+function allowedRoutes() {
   const asked = process.env['LOCKKEEPER_SERVERS'];
-  if (asked === undefined || asked === '') return undefined;
-  const route = ROUTES.find((known) => known === asked);
-  if (route) return route;
-  if (asked === 'container') {
-    throw new SetUpError(
-      'LOCKKEEPER_SERVERS=container: this route is not there yet. Use env, path or unpacked.',
-    );
-  }
-  throw new SetUpError(`LOCKKEEPER_SERVERS=${asked} is no route. Use env, path or unpacked.`);
+  if (!asked) return ROUTES;
+  const names = asked.split(',').map((name) => name.trim());
+  const allowed = ROUTES.filter((route) => names.includes(route));
+  if (allowed.length === new Set(names).size) return allowed;
+  throw new SetUpError(`LOCKKEEPER_SERVERS=${asked} is no route. Use ${ROUTES.join(', ')}.`);
 }
 
 /**
  * Finds the servers a run needs and gets the missing ones. Never fails because one cannot be had: that is the
- * caller's to judge.
+ * caller's to judge. What runs in containers is the testkit's to find.
  *
  * @param {readonly Line[]} lines  the lines of etcd that are wanted; one is enough to run
- * @param {boolean} guards  whether those are wanted that only guards are tested on
- * @param {boolean} browser  whether one is wanted for tests of pages
+ * @param {object} also
+ * @param {boolean} also.guards  whether those are wanted that only guards are tested on
+ * @param {boolean} also.browser  whether one is wanted for tests of pages
+ * @param {Route | undefined} also.route  the only one to take, whatever LOCKKEEPER_SERVERS says
  * @returns {Promise<Servers>}
  */
-export async function setUpServers(lines, guards, browser) {
-  const forced = forcedRoute();
-  const etcdMissing = await findEtcd(forced, lines);
-  const postgresMissing = await findPostgres(forced);
-  const guardsMissing = guards ? [...(await findPackaged(forced)), ...(await findNode22())] : [];
+export async function setUpServers(lines, { guards, browser, route }) {
   const browserMissing = browser ? await findChromium() : undefined;
+  const routes = (route ? [route] : allowedRoutes()).filter((each) => each !== 'container');
+  if (routes.length === 0) {
+    return { etcdMissing: undefined, postgresMissing: undefined, guardsMissing: [], browserMissing };
+  }
+  const etcdMissing = await findEtcd(routes, lines);
+  const postgresMissing = await findPostgres(routes);
+  const guardsMissing = guards ? [...(await findPackaged(routes)), ...(await findNode22())] : [];
   await writeManifest();
   return { etcdMissing, postgresMissing, guardsMissing, browserMissing };
 }
 
-/**
- * @param {Route | undefined} forced
- * @param {Route} route
- */
-const mayUse = (forced, route) => forced === undefined || forced === route;
+/** The route that was insisted on, for instructions. @param {readonly Route[]} routes */
+const only = (routes) => (routes.length === 1 ? routes[0] : undefined);
 
 /**
  * Removing leftovers and fetching belong together: both only while nobody else sets up here.
@@ -80,26 +82,26 @@ const fetchAlone = (work) =>
   });
 
 /**
- * @param {Route | undefined} forced
+ * @param {readonly Route[]} routes
  * @param {readonly Line[]} lines
  * @returns {Promise<string | undefined>} what to do when there is none
  */
-async function findEtcd(forced, lines) {
-  if (process.env['ETCD_ENDPOINTS'] && mayUse(forced, 'env')) {
+async function findEtcd(routes, lines) {
+  if (process.env['ETCD_ENDPOINTS'] && routes.includes('env')) {
     say('etcd: the one at ETCD_ENDPOINTS');
     return undefined;
   }
   const look = async () =>
     newestFirst([
-      ...(mayUse(forced, 'path') ? await etcdOnPath() : []),
-      ...(mayUse(forced, 'unpacked') ? await etcdUnpacked() : []),
+      ...(routes.includes('path') ? await etcdOnPath() : []),
+      ...(routes.includes('unpacked') ? await etcdUnpacked() : []),
     ]);
   let found = await look();
   /** @param {Line} line */
   const has = (line) => found.some((etcd) => lineOf(etcd.version) === line);
   const reasons = [];
   for (const line of lines) {
-    if (has(line) || !mayUse(forced, 'unpacked')) continue;
+    if (has(line) || !routes.includes('unpacked')) continue;
     const reason = await fetchAlone(async () => {
       found = await look();
       return has(line) ? undefined : fetchEtcd(line);
@@ -107,61 +109,61 @@ async function findEtcd(forced, lines) {
     found = await look();
     if (reason) reasons.push(reason);
   }
-  if (found.length === 0) return etcdInstruction(forced, reasons);
+  if (found.length === 0) return etcdInstruction(only(routes), reasons);
   say(`etcd: ${found.map((etcd) => `${etcd.version} (${etcd.route})`).join(', ')}`);
   if (!lines.every(has)) say('etcd: no other version is in reach, this one has to do');
   return undefined;
 }
 
 /**
- * @param {Route | undefined} forced
+ * @param {readonly Route[]} routes
  * @returns {Promise<string | undefined>} what to do when there is none
  */
-async function findPostgres(forced) {
-  if (process.env['POSTGRES_URL'] && mayUse(forced, 'env')) {
+async function findPostgres(routes) {
+  if (process.env['POSTGRES_URL'] && routes.includes('env')) {
     say('PostgreSQL: the one at POSTGRES_URL');
     return undefined;
   }
   const look = async () => {
-    const installed = mayUse(forced, 'path') ? await postgresOnPath() : [];
-    return installed.length > 0 || !mayUse(forced, 'unpacked') ? installed : postgresUnpacked();
+    const installed = routes.includes('path') ? await postgresOnPath() : [];
+    return installed.length > 0 || !routes.includes('unpacked') ? installed : postgresUnpacked();
   };
   let found = await look();
   let reason;
-  if (found.length === 0 && mayUse(forced, 'unpacked')) {
+  if (found.length === 0 && routes.includes('unpacked')) {
     reason = await fetchAlone(async () => ((await look()).length > 0 ? undefined : fetchPostgres()));
     found = await look();
   }
   const chosen = found[0];
-  if (!chosen) return postgresInstruction(forced, reason);
+  if (!chosen) return postgresInstruction(only(routes), reason);
   say(`PostgreSQL: ${chosen.version} (${chosen.route})`);
   return undefined;
 }
 
 /**
- * @param {Route | undefined} forced
+ * @param {readonly Route[]} all
  * @returns {Promise<string[]>} what to do about each that there is none of
  */
-async function findPackaged(forced) {
+async function findPackaged(all) {
   // Who has no address to set is not bound to addresses.
   /** @param {import('./packaged.mjs').Name} name */
-  const routeFor = (name) => (forced === 'env' && !PACKAGED[name].address ? undefined : forced);
+  const routesFor = (name) => (only(all) === 'env' && !PACKAGED[name].address ? ROUTES : all);
   /** @param {import('./packaged.mjs').Name} name */
   async function look(name) {
     const { address } = PACKAGED[name];
-    const forced = routeFor(name);
-    if (address && process.env[address.variable] && mayUse(forced, 'env')) {
+    const routes = routesFor(name);
+    if (address && process.env[address.variable] && routes.includes('env')) {
       return `the one at ${address.variable}`;
     }
-    const installed = mayUse(forced, 'path') ? await packagedOnPath(name) : [];
+    const installed = routes.includes('path') ? await packagedOnPath(name) : [];
     const all =
-      installed.length > 0 || !mayUse(forced, 'unpacked') ? installed : await packagedUnpacked(name);
+      installed.length > 0 || !routes.includes('unpacked') ? installed : await packagedUnpacked(name);
     return all[0] && `${all[0].version} (${all[0].route})`;
   }
   const fetchable = async () => {
     const found = await Promise.all(packagedNames.map(look));
     return packagedNames.filter(
-      (name, index) => found[index] === undefined && mayUse(routeFor(name), 'unpacked'),
+      (name, index) => found[index] === undefined && routesFor(name).includes('unpacked'),
     );
   };
   /** @type {Awaited<ReturnType<typeof fetchPackaged>>} */
@@ -174,7 +176,7 @@ async function findPackaged(forced) {
     const found = await look(name);
     if (found) say(`${PACKAGED[name].title}: ${found}`);
     else if (PACKAGED[name].without) sayWithout(name, reasons.get(name));
-    else instructions.push(packagedInstruction(routeFor(name), name, reasons.get(name)));
+    else instructions.push(packagedInstruction(only(routesFor(name)), name, reasons.get(name)));
   }
   return instructions;
 }

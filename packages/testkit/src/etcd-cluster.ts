@@ -1,22 +1,23 @@
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { etcdClusterInContainers } from './containers/etcd-cluster.ts';
+import { containerRoute } from './containers/route.ts';
 import { TestkitError } from './errors.ts';
 import { ctlOf, type EtcdCtl } from './etcd-ctl.ts';
 import { clientUrl, isPortTaken, launchEtcd } from './etcd-launcher.ts';
+import { findLeader, replaceMember } from './etcd-membership.ts';
 import { type PartitionGroup, partitionMembers } from './etcd-partition.ts';
 import { type EtcdOptions, type EtcdServer, etcdctlFor, extended, ownedEtcd } from './etcd-server.ts';
 import { type EtcdStore, type RestoreSnapshotOptions, restoreData, storeOf } from './etcd-store.ts';
 import { type Fault, faultOf } from './fault.ts';
 import { chooseVersion, type EtcdPrograms, findEtcds, type ServerRoute } from './find-server.ts';
 import { freePorts } from './free-ports.ts';
-import { getText } from './get-json.ts';
 import { OwnedServer, type RestartOptions, TemporaryFolder } from './owned-server.ts';
 import { PeerLinks, type PeerPorts } from './peer-links.ts';
 import type { ServerProcess } from './server-process.ts';
 import { startTcpProxy, type TcpProxy } from './tcp-proxy.ts';
 
-export interface EtcdClusterOptions extends Pick<EtcdOptions, 'version' | 'env'> {
+export interface EtcdClusterOptions extends Pick<EtcdOptions, 'version' | 'env' | 'container'> {
   /** Default 3. */
   readonly members?: number | undefined;
   /** Further arguments of every member; they win over ours. */
@@ -90,21 +91,24 @@ export interface EtcdCluster extends AsyncDisposable, EtcdCtl, EtcdStore {
 }
 
 const BIND_TRIES = 5;
-const LEADER_WITHIN_MS = 20_000;
 
 /**
  * Starts an etcd cluster on loopback, with temporary data on free ports, and resolves when every member
- * serves. Programs are found as `startEtcd` finds them; an address in the environment is not used.
+ * serves. It is found as `startEtcd` finds one; an address in the environment is not used. Members in containers
+ * reach each other by name, so `isolatable` rules containers out.
  *
  * It ends with `stop()`, and by itself when this process ends, in whatever way.
  * @throws {@link TestkitError} `no-server`, `start-failed`
  */
 export async function startEtcdCluster(options: EtcdClusterOptions = {}): Promise<EtcdCluster> {
-  const programs = chooseVersion('etcd', findEtcds(), options.version);
   const count = options.members ?? 3;
   if (!Number.isInteger(count) || count < 1 || count > 9) {
     throw new TestkitError('invalid-option', `members is ${count}; expected 1 to 9`);
   }
+  const { container, isolatable } = options;
+  const engine = await containerRoute(container, { isolatable });
+  if (engine !== undefined) return etcdClusterInContainers(engine, options, count);
+  const programs = chooseVersion('etcd', findEtcds(), options.version);
   for (let tries = 1; ; tries++) {
     const launch = new ClusterLaunch(programs, options, await freePorts(3 * count));
     try {
@@ -237,22 +241,12 @@ class ClusterLaunch {
   }
 
   /** Members that are down are not asked, and none through its proxy. @returns its place. */
-  async #findLeader(): Promise<number> {
-    const deadline = performance.now() + LEADER_WITHIN_MS;
-    for (;;) {
-      const said = await Promise.all(
-        this.#plans.map(async ({ clientPort }, index) => {
-          return this.#servers[index]?.pid !== undefined && (await saysItLeads(clientUrl(clientPort)));
-        }),
-      );
-      const leaders = said.filter(Boolean).length;
-      if (leaders === 1) return said.indexOf(true);
-      if (performance.now() > deadline) {
-        const why = `${leaders} of ${said.length} members say that they lead`;
-        throw new TestkitError('timeout', `no leader within ${LEADER_WITHIN_MS} ms: ${why}`);
-      }
-      await sleep(50);
-    }
+  #findLeader(): Promise<number> {
+    return findLeader(() =>
+      this.#plans.map(({ clientPort }, index) =>
+        this.#servers[index]?.pid === undefined ? undefined : clientUrl(clientPort),
+      ),
+    );
   }
 
   async #restart(options: RestartOptions = {}): Promise<void> {
@@ -307,44 +301,13 @@ class ClusterLaunch {
     };
   }
 
-  /** A member that lost its data must not come back under its old id: it would vote twice. */
-  async #replace({ name, peer }: MemberPlan): Promise<void> {
-    const list = await this.#memberCtl(name, ['member', 'list']);
-    const id = list
-      .split('\n')
-      .map((line) => line.split(', '))
-      .find((fields) => fields[2] === name)?.[0];
-    if (id !== undefined) await this.#memberCtl(name, ['member', 'remove', id]);
-    await this.#memberCtl(name, ['member', 'add', name, `--peer-urls=${clientUrl(peer.advertised)}`]);
-  }
-
-  /** Asks the other members. They refuse a change while their links are young, so it is asked again. */
-  async #memberCtl(replaced: string, args: readonly string[]): Promise<string> {
-    const others = this.#plans.filter(({ name }) => name !== replaced);
+  #replace({ name, peer }: MemberPlan): Promise<void> {
+    const others = this.#plans.filter((plan) => plan.name !== name);
     const endpoints = others.map(({ clientPort }) => clientUrl(clientPort)).join(',');
-    const { ctl } = ctlOf(etcdctlFor(this.#programs), endpoints);
-    const deadline = performance.now() + LEADER_WITHIN_MS;
-    for (;;) {
-      try {
-        return await ctl(args);
-      } catch (error) {
-        const young = error instanceof TestkitError && /unhealthy cluster|leader/.test(error.message);
-        if (!young || performance.now() > deadline) throw error;
-        await sleep(200);
-      }
-    }
+    return replaceMember(ctlOf(etcdctlFor(this.#programs), endpoints), name, clientUrl(peer.advertised));
   }
 }
 
 function dataDirOf({ folder }: MemberPlan): string {
   return join(folder.path, 'data');
-}
-
-async function saysItLeads(endpoint: string): Promise<boolean> {
-  try {
-    return /^etcd_server_is_leader 1$/m.test(await getText(`${endpoint}/metrics`, 1_000));
-  } catch {
-    // Paused, or starting: whoever leads answers.
-    return false;
-  }
 }

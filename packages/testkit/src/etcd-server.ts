@@ -1,11 +1,14 @@
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
+import { etcdInContainer } from './containers/etcd.ts';
+import { type ContainerOptions, containerRoute } from './containers/route.ts';
 import { TestkitError } from './errors.ts';
 import { type CtlOptions, ctlOf, type EtcdCtl } from './etcd-ctl.ts';
 import { clientUrl, type EtcdTls, isPortTaken, launchEtcd } from './etcd-launcher.ts';
 import { type EtcdStore, type RestoreSnapshotOptions, restoreData, storeOf } from './etcd-store.ts';
 import {
   addressFromEnvironment,
+  anyEtcdctl,
   chooseVersion,
   compareVersions,
   type EtcdPrograms,
@@ -33,6 +36,8 @@ export interface EtcdOptions {
   readonly env?: Readonly<Record<string, string>> | undefined;
   /** Serve with TLS as well, on a port of its own: see `tlsEndpoint`. Implies `own`. */
   readonly tls?: EtcdTls | undefined;
+  /** How it runs in a container. Given, it runs in one or not at all. Implies `own`. */
+  readonly container?: ContainerOptions | undefined;
 }
 
 /** A running etcd of a single member. */
@@ -52,8 +57,9 @@ const BIND_TRIES = 5;
 
 /**
  * Starts an etcd on loopback, with temporary data on free ports, and resolves when it answers. Found in
- * this order, which `LOCKKEEPER_SERVERS=env|path|unpacked` narrows to one: an address in ETCD_ENDPOINTS
- * (nothing is started then, and it cannot be paused or killed), `etcd` on PATH, the set-up's cache.
+ * this order, which `LOCKKEEPER_SERVERS=env|container|path|unpacked` narrows to one: an address in ETCD_ENDPOINTS
+ * (nothing is started then, and it cannot be paused or killed), a container where testcontainers is installed and an
+ * engine answers, `etcd` on PATH, the set-up's cache. In containers there is no `dataDir` and no `tls`.
  *
  * The server ends with `stop()`, and by itself when this process ends, in whatever way.
  *
@@ -61,18 +67,21 @@ const BIND_TRIES = 5;
  * @throws {@link TestkitError} `no-server`, `start-failed`
  */
 export async function startEtcd(options: EtcdOptions = {}): Promise<EtcdServer> {
-  const owned = options.own || options.dataDir || options.extraArgs || options.env || options.tls;
+  const { own, dataDir, extraArgs, env, tls, container } = options;
+  const owned = own || dataDir || extraArgs || env || tls || container;
   const address = owned ? undefined : addressFromEnvironment('ETCD_ENDPOINTS');
   if (address !== undefined) {
     const foreign = await foreignEtcd(address);
     if (matches(foreign.version, options.version)) return foreign;
   }
+  const engine = await containerRoute(container, { dataDir, tls });
+  if (engine !== undefined) return etcdInContainer(engine, options);
   return startOwn(chooseVersion('etcd', findEtcds(), options.version), options);
 }
 
 /**
  * The versions a suite should run against: the oldest and the newest in reach, just one where they are the
- * same, none where there is no etcd. With ETCD_ENDPOINTS: the version found there.
+ * same, none where there is no etcd; images are not looked at. With ETCD_ENDPOINTS: the version found there.
  */
 export async function availableEtcdVersions(): Promise<readonly string[]> {
   const address = addressFromEnvironment('ETCD_ENDPOINTS');
@@ -178,7 +187,7 @@ export function extended<T extends object, U extends object>(base: T, more: U): 
 
 /** Its own `etcdctl`, or that of any other version. */
 export function etcdctlFor(programs: EtcdPrograms | undefined): string | undefined {
-  return programs?.etcdctl ?? findEtcds().find(({ etcdctl }) => etcdctl !== undefined)?.etcdctl;
+  return programs?.etcdctl ?? anyEtcdctl();
 }
 
 async function foreignEtcd(address: string): Promise<EtcdServer> {

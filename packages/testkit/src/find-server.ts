@@ -3,11 +3,14 @@ import { existsSync, readdirSync, readFileSync, realpathSync } from 'node:fs';
 import { delimiter, dirname, join, resolve } from 'node:path';
 import { TestkitError } from './errors.ts';
 
+/** In the order in which they are tried. */
+const ROUTES = ['env', 'container', 'path', 'unpacked'] as const;
+
 /**
- * Where a server came from: an address in the environment, a program on PATH, or one that the set-up
+ * Where a server came from: an address in the environment, a container, a program on PATH, or one that the set-up
  * unpacked into its cache.
  */
-export type ServerRoute = 'env' | 'path' | 'unpacked';
+export type ServerRoute = (typeof ROUTES)[number];
 
 /** Programs of one version, ready to run. */
 export interface EtcdPrograms {
@@ -77,7 +80,7 @@ export function addressFromEnvironment(
   if (forced === 'env' && !address) {
     throw new TestkitError('no-server', `LOCKKEEPER_SERVERS is "env", but ${variable} is not set`);
   }
-  return address && (forced === undefined || forced === 'env') ? address : undefined;
+  return address && allowedRoutes().includes('env') ? address : undefined;
 }
 
 /** Every etcd of a fit version in reach, in the order of the routes, newest first in each. */
@@ -85,6 +88,11 @@ export function findEtcds(): EtcdPrograms[] {
   return [...routed('path', 'etcd', etcdsOnPath), ...routed('unpacked', 'etcd', etcdsUnpacked)].filter(
     ({ version }) => isFit('etcd', version),
   );
+}
+
+/** An `etcdctl` of this machine, whatever route servers are to be found by. */
+export function anyEtcdctl(): string | undefined {
+  return [...etcdsOnPath(), ...etcdsUnpacked()].find(({ etcdctl }) => etcdctl !== undefined)?.etcdctl;
 }
 
 /** Every PostgreSQL of a fit version in reach, in the order of the routes, newest first in each. */
@@ -144,24 +152,33 @@ function whatToDo(
   );
 }
 
-function forcedRoute(): ServerRoute | undefined {
-  const route = process.env['LOCKKEEPER_SERVERS'];
-  if (route === undefined || route === '') return undefined;
-  if (route === 'env' || route === 'path' || route === 'unpacked') return route;
-  throw new TestkitError(
-    'invalid-option',
-    `LOCKKEEPER_SERVERS is "${route}"; expected env, path or unpacked`,
-  );
+/**
+ * The route that `LOCKKEEPER_SERVERS` forces, if it names a single one.
+ * @throws {@link TestkitError} `invalid-option`
+ */
+export function forcedRoute(): ServerRoute | undefined {
+  const allowed = allowedRoutes();
+  return allowed.length === 1 ? allowed[0] : undefined;
+}
+
+/** The routes that `LOCKKEEPER_SERVERS` leaves: those it names, with commas between, or all. */
+export function allowedRoutes(): readonly ServerRoute[] {
+  const text = process.env['LOCKKEEPER_SERVERS'];
+  if (text === undefined || text === '') return ROUTES;
+  const names = text.split(',').map((name) => name.trim());
+  const allowed = ROUTES.filter((route) => names.includes(route));
+  if (allowed.length === new Set(names).size) return allowed;
+  throw new TestkitError('invalid-option', `LOCKKEEPER_SERVERS is "${text}"; expected ${ROUTES.join(', ')}`);
 }
 
 export const isFit = (what: ServerKind, version: string): boolean =>
   compareVersions(version, KINDS[what].oldest) >= 0;
 
-/** What is found by a route, if we may use it. A server that has no address to set is not bound to addresses. */
+/** What is found by a route, if we may use it. What has no address and no image is bound to neither. */
 export function routed<T>(route: ServerRoute, what: ServerKind, find: () => T[]): T[] {
   const forced = forcedRoute();
-  const isBound = forced !== undefined && !(forced === 'env' && KINDS[what].address === undefined);
-  return !isBound || forced === route ? find() : [];
+  const cannotBe = KINDS[what].address === undefined && (forced === 'env' || forced === 'container');
+  return cannotBe || allowedRoutes().includes(route) ? find() : [];
 }
 
 function etcdsOnPath(): EtcdPrograms[] {

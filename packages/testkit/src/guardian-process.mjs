@@ -1,7 +1,8 @@
 // Ends what its runner started, however the runner ends: it reads orders from a pipe whose other end dies
 // with the runner, and acts on the end of the pipe alone. Plain JavaScript, so that it runs from sources
-// and from dist alike. One order a line: guard | forget a process, guard | forget a folder.
+// and from dist alike. One order a line: guard | forget a process, a folder, or what a container engine made.
 import { readdirSync, readFileSync, rmSync } from 'node:fs';
+import { request } from 'node:http';
 import { createInterface } from 'node:readline';
 
 /** @typedef {{ pid: number, startedAt: string | undefined, endSignal: NodeJS.Signals }} Guarded */
@@ -9,6 +10,9 @@ import { createInterface } from 'node:readline';
 const processes = new Map();
 /** @type {Set<string>} */
 const folders = new Set();
+/** @typedef {{ socketPath?: string, host?: string, port?: number, kind: 'containers' | 'networks', id: string }} Made */
+/** @type {Map<string, Made>} */
+const inEngines = new Map();
 
 // Signals meant for the runner's terminal or group must not end its guardian first.
 for (const name of /** @type {const} */ (['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGPIPE']))
@@ -23,6 +27,8 @@ for await (const line of createInterface({ input: process.stdin })) {
   if (order.forget !== undefined) processes.delete(order.forget);
   if (order.guardFolder !== undefined) folders.add(order.guardFolder);
   if (order.forgetFolder !== undefined) folders.delete(order.forgetFolder);
+  if (order.guardInEngine !== undefined) inEngines.set(order.guardInEngine.id, order.guardInEngine);
+  if (order.forgetInEngine !== undefined) inEngines.delete(order.forgetInEngine);
 }
 
 const trees = [...processes.values()]
@@ -39,6 +45,24 @@ for (const { tree } of trees) for (const member of tree) send(member, 'SIGKILL')
 const lastDeadline = Date.now() + 5_000;
 while (trees.some(({ tree }) => tree.some(isAlive)) && Date.now() < lastDeadline) await pause(20);
 for (const folder of folders) rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
+
+// A network goes only after those who are on it.
+for (const kind of ['containers', 'networks']) {
+  const made = [...inEngines.values()].filter((one) => one.kind === kind);
+  await Promise.all(made.map(removeFromEngine));
+}
+
+/** @param {Made} made @returns {Promise<void>} */
+function removeFromEngine({ kind, id, ...at }) {
+  return new Promise((resolve) => {
+    request({ ...at, method: 'DELETE', path: `/${kind}/${id}?force=1&v=1` }, (response) => {
+      response.resume().once('close', resolve);
+    })
+      // The engine has ended, and all that it ran with it.
+      .once('error', () => resolve())
+      .end();
+  });
+}
 
 /** @param {number} delayMs */
 function pause(delayMs) {

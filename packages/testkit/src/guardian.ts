@@ -31,6 +31,24 @@ export function forgetFolder(folder: string): void {
   order({ forgetFolder: folder });
 }
 
+/** Something that an engine made for us, and where that engine is. */
+export interface EngineObject {
+  readonly socketPath?: string;
+  readonly host?: string;
+  readonly port?: number;
+  readonly kind: 'containers' | 'networks';
+  readonly id: string;
+}
+
+/** It is removed, containers first, after the processes have ended. */
+export function guardInEngine(object: EngineObject): void {
+  order({ guardInEngine: object });
+}
+
+export function forgetInEngine(id: string): void {
+  order({ forgetInEngine: id });
+}
+
 function order(message: object): void {
   guardian ??= startGuardian();
   guardian.stdin?.write(`${JSON.stringify(message)}\n`);

@@ -1,4 +1,6 @@
 import { randomBytes } from 'node:crypto';
+import { mariadbInContainer } from './containers/databases.ts';
+import { type ContainerOptions, containerRoute } from './containers/route.ts';
 import { findPrograms } from './find-programs.ts';
 import { addressFromEnvironment, chooseVersion } from './find-server.ts';
 import { MariadbData } from './mariadb-data.ts';
@@ -16,6 +18,8 @@ export interface MariadbOptions {
   readonly settings?: Readonly<Record<string, string>> | undefined;
   /** Its wall clock, which the test can step: see `shiftedClock()`. Implies `own`. Default: the machine's. */
   readonly clock?: ShiftedClock | undefined;
+  /** How it runs in a container. Given, it runs in one or not at all. Implies `own`. */
+  readonly container?: ContainerOptions | undefined;
 }
 
 /** A running MariaDB with an empty database and a user who may do everything. */
@@ -39,9 +43,10 @@ const OURS = [
 
 /**
  * Starts a MariaDB on loopback, with temporary data and a free port, and resolves when it takes connections. Found
- * in this order, which `LOCKKEEPER_SERVERS=env|path|unpacked` narrows to one: an address in MYSQL_URL (nothing is
- * started then, and it cannot be paused or killed; it has to answer, but whether it takes this user and password
- * is not tried), `mariadbd` on PATH or in /usr/sbin, the set-up's cache.
+ * in this order, which `LOCKKEEPER_SERVERS=env|container|path|unpacked` narrows to one: an address in MYSQL_URL
+ * (nothing is started then, and it cannot be paused or killed; it has to answer, but whether it takes this user and
+ * password is not tried), a container where testcontainers is installed and an engine answers, `mariadbd` on PATH or
+ * in /usr/sbin, the set-up's cache.
  *
  * A commit waits for the disk (`innodb_flush_log_at_trx_commit=1`), so `kill()` loses none; there is no binary
  * log, and the caches are small.
@@ -53,9 +58,12 @@ const OURS = [
 export async function startMariadb(options: MariadbOptions = {}): Promise<MariadbServer> {
   const settings = Object.fromEntries(checkSettings(options.settings, OURS));
   const anyVersion = options.version === undefined || ['newest', 'oldest'].includes(options.version);
-  const own = options.own || options.settings !== undefined || options.clock !== undefined || !anyVersion;
+  const { container, clock } = options;
+  const own = options.own || options.settings !== undefined || container || clock || !anyVersion;
   const address = own ? undefined : addressFromEnvironment(VARIABLE);
   if (address !== undefined) return foreignMariadb(address);
+  const engine = await containerRoute(container, { clock });
+  if (engine !== undefined) return mariadbInContainer(engine, options, settings);
   const program = chooseVersion('MariaDB', findPrograms('MariaDB'), options.version);
   const account = { user: NAME, password: randomBytes(12).toString('hex'), database: NAME };
   const { port, owned } = await startOwned('lockkeeper-mariadb-', (folder, port) => {

@@ -3,6 +3,7 @@ import { mkdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { ContainerHandle } from './containers/docker-api.ts';
 import { TestkitError } from './errors.ts';
 import type { ServerRoute } from './find-server.ts';
 import { type EndSignal, forgetFolder, guardFolder } from './guardian.ts';
@@ -21,12 +22,14 @@ export interface TestServer extends AsyncDisposable {
   readonly route: ServerRoute;
   /** Changes with every restart; `undefined` while it does not run, or is not ours. */
   readonly pid: number | undefined;
+  /** The container that it runs in, if it does; another one after a wipe. */
+  readonly container?: ContainerHandle | undefined;
   /**
-   * Freezes it by SIGSTOP, with all its processes, and resolves when the kernel reports them stopped.
+   * Freezes it, with all its processes: by SIGSTOP, or by pausing its container. Resolves when nothing of it runs.
    * Connections stay open and the kernel goes on taking bytes for it.
    */
   pause(): Promise<void>;
-  /** Ends the pause. */
+  /** Ends the pause. A container goes on a moment later; where that fails, the next verb rejects. */
   resume(): void;
   /** SIGKILL. The data stay, and `restart()` brings it back. */
   kill(): Promise<void>;

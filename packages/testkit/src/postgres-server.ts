@@ -3,6 +3,8 @@ import { randomBytes } from 'node:crypto';
 import { chown, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
+import { postgresInContainer } from './containers/databases.ts';
+import { type ContainerOptions, containerRoute } from './containers/route.ts';
 import { TestkitError } from './errors.ts';
 import {
   addressFromEnvironment,
@@ -31,6 +33,8 @@ export interface PostgresOptions {
   readonly settings?: Readonly<Record<string, string>> | undefined;
   /** Its wall clock, which the test can step: see `shiftedClock()`. Implies `own`. Default: the machine's. */
   readonly clock?: ShiftedClock | undefined;
+  /** How it runs in a container. Given, it runs in one or not at all. Implies `own`. */
+  readonly container?: ContainerOptions | undefined;
 }
 
 /** A running PostgreSQL with one superuser and the database `postgres`. */
@@ -55,9 +59,10 @@ const USER = 'postgres';
 
 /**
  * Starts a PostgreSQL on loopback, with temporary data and a free port, and resolves when it takes
- * connections. Found in this order, which `LOCKKEEPER_SERVERS=env|path|unpacked` narrows to one: an address
+ * connections. Found in this order, which `LOCKKEEPER_SERVERS=env|container|path|unpacked` narrows to one: an address
  * in POSTGRES_URL (nothing is started then, and it cannot be paused or killed; it has to answer, but whether it
- * takes this user and password is not tried), `postgres` on PATH or in /usr/lib/postgresql, the set-up's cache.
+ * takes this user and password is not tried), a container where testcontainers is installed and an engine answers,
+ * `postgres` on PATH or in /usr/lib/postgresql, the set-up's cache.
  *
  * The server ends with `stop()`, and by itself when this process ends, in whatever way. A wiped restart is
  * a new database cluster under the same address and password.
@@ -65,9 +70,11 @@ const USER = 'postgres';
  */
 export async function startPostgres(options: PostgresOptions = {}): Promise<PostgresServer> {
   const anyVersion = options.version === undefined || ['newest', 'oldest'].includes(options.version);
-  const owned = options.own || options.settings || options.clock || !anyVersion;
+  const owned = options.own || options.settings || options.clock || options.container || !anyVersion;
   const address = owned ? undefined : addressFromEnvironment(VARIABLE);
   if (address !== undefined) return foreignPostgres(address);
+  const engine = await containerRoute(options.container, { clock: options.clock });
+  if (engine !== undefined) return postgresInContainer(engine, options);
   return startOwn(chooseVersion('PostgreSQL', findPostgreses(), options.version), options);
 }
 

@@ -1,5 +1,7 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { redisInContainer } from './containers/databases.ts';
+import { type ContainerOptions, containerRoute } from './containers/route.ts';
 import { environmentOf, findPrograms, type ServerProgram } from './find-programs.ts';
 import { addressFromEnvironment, chooseVersion } from './find-server.ts';
 import { foreignServer, type OwnedServerPlan, type TestServer } from './owned-server.ts';
@@ -17,6 +19,8 @@ export interface RedisOptions {
    * another one. They win over the defaults (see {@link startRedis}). Imply `own`.
    */
   readonly settings?: Readonly<Record<string, string>> | undefined;
+  /** How it runs in a container. Given, it runs in one or not at all. Implies `own`. */
+  readonly container?: ContainerOptions | undefined;
 }
 
 /** A running Redis. */
@@ -46,8 +50,9 @@ const DEFAULTS = {
 
 /**
  * Starts a Redis on loopback, with temporary data and a free port, and resolves when it takes commands. Found in
- * this order, which `LOCKKEEPER_SERVERS=env|path|unpacked` narrows to one: an address in REDIS_URL (nothing is
- * started then, and it cannot be paused or killed), `redis-server` on PATH, the set-up's cache.
+ * this order, which `LOCKKEEPER_SERVERS=env|container|path|unpacked` narrows to one: an address in REDIS_URL (nothing
+ * is started then, and it cannot be paused or killed), a container where testcontainers is installed and an engine
+ * answers, `redis-server` on PATH, the set-up's cache.
  *
  * By default it is as durable as Redis can be: `appendonly yes`, `appendfsync always`, no snapshots, and
  * `maxmemory-policy noeviction`; so `kill()` loses nothing that was answered.
@@ -58,11 +63,14 @@ const DEFAULTS = {
 export async function startRedis(options: RedisOptions = {}): Promise<RedisServer> {
   const settings = checkSettings(options.settings, OURS);
   const anyVersion = options.version === undefined || ['newest', 'oldest'].includes(options.version);
-  const own = options.own || options.settings !== undefined || !anyVersion;
+  const { container } = options;
+  const own = options.own || options.settings !== undefined || container !== undefined || !anyVersion;
   const address = own ? undefined : addressFromEnvironment(VARIABLE);
   if (address !== undefined) return foreignRedis(address);
-  const program = chooseVersion('Redis', findPrograms('Redis'), options.version);
   const lines = { ...DEFAULTS, ...Object.fromEntries(settings) };
+  const engine = await containerRoute(container, {});
+  if (engine !== undefined) return redisInContainer(engine, options, lines);
+  const program = chooseVersion('Redis', findPrograms('Redis'), options.version);
   const { port, owned } = await startOwned('lockkeeper-redis-', (folder, port) =>
     ownPlan(program, lines, folder, port),
   );
