@@ -1,6 +1,10 @@
 export { CertificateAuthority, type KeyPair } from './certificate-authority.ts';
 export { CertificateFolder, createCertificates, type TestCertificates } from './certificates.ts';
 export { type ChunkMatcher, chunkContaining, postgresQueryContaining } from './chunk-matchers.ts';
+export { type ContainerHostOptions, containerHost } from './containers/container-host.ts';
+export type { ContainerHandle } from './containers/docker-api.ts';
+export { type Connectable, type ContainerNetwork, startContainerNetwork } from './containers/network.ts';
+export type { ContainerOptions } from './containers/route.ts';
 export type { DrillContext, DrillOrder, DrillRun } from './drill/drill-messages.ts';
 export {
   type DrilledPoint,

@@ -11,8 +11,8 @@ export interface ContainerPlan {
   readonly env?: Readonly<Record<string, string>> | undefined;
   /** The port inside, and the one on the host where it is published. */
   readonly port?: { readonly inside: number; readonly published: number } | undefined;
-  /** Default: one that this process shares among its containers. */
-  readonly networks?: readonly ContainerNetwork[] | undefined;
+  /** Default: one that this process shares among its containers. `host`: that of the engine's machine. */
+  readonly networks?: readonly ContainerNetwork[] | 'host' | undefined;
   readonly name?: string | undefined;
   /** Further fields of the API's request. */
   readonly extra?: { readonly HostConfig?: object } & Record<string, unknown>;
@@ -30,19 +30,18 @@ export class Container implements ContainerHandle {
   /** Makes it and does not start it. @throws TestkitError `start-failed` */
   static async create(engine: Engine, plan: ContainerPlan): Promise<Container> {
     await engine.pull(plan.image);
-    const shared = plan.networks?.length ? undefined : await SharedNetwork.join(engine);
+    const { networks } = plan;
+    const shared = networks?.length ? undefined : await SharedNetwork.join(engine);
     try {
-      const [first, ...others] = plan.networks?.length
-        ? plan.networks
-        : [shared?.network as ContainerNetwork];
+      const [first, ...others] = networks === 'host' ? [] : networks?.length ? networks : [shared?.network];
       const name = plan.name ?? nameFor(plan.kind);
       const docker = await refusable(
         plan,
-        engine.api.createContainer(await requestOf(engine, plan, name, first)),
+        engine.api.createContainer(await requestOf(engine, plan, name, first?.name ?? 'host')),
       );
       engine.guard('containers', docker.id);
       const container = new Container(engine, docker, name, shared);
-      for (const network of others) await network.connect({ container });
+      for (const network of others) await network?.connect({ container });
       return container;
     } catch (error) {
       await shared?.leave();
@@ -119,7 +118,7 @@ async function requestOf(
   engine: Engine,
   plan: ContainerPlan,
   name: string,
-  network: ContainerNetwork | undefined,
+  network: string,
 ) {
   const { port, extra } = plan;
   const inside = `${port?.inside}/tcp`;
@@ -134,7 +133,7 @@ async function requestOf(
     ...(port && { ExposedPorts: { [inside]: {} } }),
     HostConfig: {
       ...extra?.HostConfig,
-      NetworkMode: network?.name,
+      NetworkMode: network,
       ...(port && { PortBindings: { [inside]: [published] } }),
     },
   };

@@ -11,13 +11,7 @@ export interface DockerContainer {
   remove(options: { force: boolean; v: boolean }): Promise<unknown>;
   inspect(): Promise<DockerInspection>;
   logs(options: { stdout: true; stderr: true; follow: false; tail: number }): Promise<Buffer>;
-  attach(options: {
-    readonly stream: true;
-    readonly stdin: true;
-    readonly stdout: true;
-    readonly stderr: true;
-    readonly hijack: true;
-  }): Promise<Duplex>;
+  attach(options: { stream: true; stdout: true; stderr: true }): Promise<Duplex>;
 }
 
 export interface DockerInspection {

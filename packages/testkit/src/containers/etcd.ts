@@ -27,13 +27,16 @@ export async function etcdInContainer(engine: Engine, options: EtcdOptions): Pro
   });
   const endpoint = endpointOf(engine, server.port);
   const folder = new TemporaryFolder('lockkeeper-etcd-');
-  return extended(server.verbs(() => folder.remove()), {
-    endpoint,
-    tlsEndpoint: undefined,
-    ...ctlInContainer(() => server.container, endpoint),
-    ...storeOf([endpoint], folder.path, anyEtcdctl()),
-    restoreSnapshot: noRestore,
-  });
+  return extended(
+    server.verbs(() => folder.remove()),
+    {
+      endpoint,
+      tlsEndpoint: undefined,
+      ...ctlInContainer(() => server.container, endpoint),
+      ...storeOf([endpoint], folder.path, anyEtcdctl()),
+      restoreSnapshot: noRestore,
+    },
+  );
 }
 
 /** The data of a container are out of reach. */

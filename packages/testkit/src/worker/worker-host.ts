@@ -1,5 +1,6 @@
 // Where workers run: as processes of this machine, or in containers. A host starts, stops and ends them; what
 // they say goes over a socket that it only has to make reachable.
+import type { ContainerHandle } from '../containers/docker-api.ts';
 import type { ProcessExit } from '../server-process.ts';
 
 export interface WorkerHost {
@@ -26,6 +27,8 @@ export interface WorkerPlan {
 export type Freeze = 'sigstop' | 'container';
 
 export interface RunningWorker {
+  /** The container, if it runs in one. */
+  readonly container?: ContainerHandle | undefined;
   /** The process, as this machine numbers it. */
   readonly pid: number;
   /** What it can be frozen by; the first is the default. */

@@ -2,6 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { basename, dirname, resolve as resolvePath } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
+import type { ContainerHandle } from '../containers/docker-api.ts';
 import { TestkitError } from '../errors.ts';
 import { TemporaryFolder } from '../owned-server.ts';
 import { describeExit, type ProcessExit } from '../server-process.ts';
@@ -159,6 +160,11 @@ export class Worker<Messages extends Typed = WorkerMessage, Commands extends Typ
     this.#running = running;
     this.#output = output;
     this.exited = this.#whenEnded();
+  }
+
+  /** The container that it runs in, if it does. */
+  get container(): ContainerHandle | undefined {
+    return this.#running.container;
   }
 
   /** The process, as this machine numbers it. */
