@@ -12,6 +12,7 @@ import { SetUpError } from '../setup/say.mjs';
 import { mariadbEntrypoint, postgresEntrypoint } from './entrypoints.mjs';
 
 const LIB = '/usr/local/lib';
+const ENTRYPOINT = 'ENTRYPOINT ["/entrypoint"]';
 const SHELL = ['sh', 'cat', 'chown', 'mkdir', 'ls', 'sed', 'sleep', 'start-stop-daemon'];
 const USERS = { root: 0, postgres: 999, mysql: 998 };
 
@@ -23,74 +24,96 @@ const USERS = { root: 0, postgres: 999, mysql: 998 };
  * @property {readonly string[]} changes  as in a Dockerfile
  */
 
+/** Which images to make, with commas between. Default: all. */
+const VARIABLE = 'LOCKKEEPER_IMAGES';
+
+/** What each image has besides its base; resolves with what else a Dockerfile would say. */
+const IMAGES = {
+  etcd: addEtcd,
+  postgres: addPostgres,
+  redis: addRedis,
+  mariadb: addMariadb,
+  /** @param {string} rootfs */
+  worker: async (rootfs) => {
+    await addProgram(rootfs, process.execPath);
+    return ['CMD ["node"]'];
+  },
+};
+
 /**
- * Lays out the files of every image.
+ * Lays out the files of the images.
  *
  * @param {string} dir
  * @param {string} busybox
  * @returns {Promise<Image[]>}
  */
 export async function layOutImages(dir, busybox) {
-  const etcd = newestFirst(await etcdUnpacked())[0];
-  const postgres = (await postgresUnpacked())[0];
-  const redis = (await packagedUnpacked('redis'))[0];
-  const mariadb = (await packagedUnpacked('mariadb'))[0];
-  if (!etcd?.ctl || !postgres || !redis || !mariadb) {
-    throw new SetUpError('The images need etcd, PostgreSQL, Redis and MariaDB in .cache/servers.');
-  }
-  /** @param {string} name @param {(rootfs: string) => Promise<readonly string[]>} fill */
-  const image = async (name, fill) => {
+  const wanted = process.env[VARIABLE]?.split(',') ?? Object.keys(IMAGES);
+  const unknown = wanted.filter((name) => !(name in IMAGES));
+  if (unknown.length > 0)
+    throw new SetUpError(`${VARIABLE} names ${unknown}; expected ${Object.keys(IMAGES)}`);
+  const images = [];
+  for (const [name, fill] of Object.entries(IMAGES)) {
+    if (!wanted.includes(name)) continue;
     const rootfs = join(dir, name);
     await layOutBase(rootfs, busybox);
-    const changes = await fill(rootfs);
-    const variable = `LOCKKEEPER_${name.toUpperCase()}_IMAGE`;
-    return {
+    const changes = [`ENV LD_LIBRARY_PATH=${LIB}`, ...(await fill(rootfs))];
+    images.push({
       tag: `lockkeeper/${name}:local`,
-      variable,
+      variable: `LOCKKEEPER_${name.toUpperCase()}_IMAGE`,
       rootfs,
-      changes: [`ENV LD_LIBRARY_PATH=${LIB}`, ...changes],
-    };
-  };
-  return [
-    await image('etcd', async (rootfs) => {
-      await addProgram(rootfs, etcd.bin);
-      await addProgram(rootfs, /** @type {string} */ (etcd.ctl));
-      return ['CMD ["etcd"]'];
-    }),
-    await image('postgres', async (rootfs) => {
-      await cp(dirname(postgres.binDir), join(rootfs, 'usr/local/pgsql'), {
-        recursive: true,
-        verbatimSymlinks: true,
-      });
-      await addLibraries(rootfs, join(postgres.binDir, 'postgres'));
-      await addEntrypoint(rootfs, postgresEntrypoint);
-      return [
-        'ENV PATH=/usr/local/pgsql/bin:/bin',
-        'ENV PGDATA=/data',
-        'ENTRYPOINT ["/entrypoint"]',
-        'CMD ["postgres"]',
-      ];
-    }),
-    await image('redis', async (rootfs) => {
-      await addProgram(rootfs, redis.bin, redis.libDir);
-      return ['WORKDIR /data', 'CMD ["redis-server"]'];
-    }),
-    await image('mariadb', async (rootfs) => {
-      await addProgram(rootfs, mariadb.bin, mariadb.libDir);
-      const share = join(dirname(dirname(mariadb.bin)), 'share');
-      const texts = ['mariadb', 'mysql']
-        .map((name) => join(share, name))
-        .find((path) => existsSync(join(path, 'charsets')));
-      if (!texts) throw new SetUpError(`MariaDB is incomplete: no charsets below ${share}`);
-      await cp(texts, join(rootfs, 'usr/share/mariadb'), { recursive: true });
-      await addEntrypoint(rootfs, mariadbEntrypoint);
-      return ['ENTRYPOINT ["/entrypoint"]', 'CMD ["mariadbd"]'];
-    }),
-    await image('worker', async (rootfs) => {
-      await addProgram(rootfs, process.execPath);
-      return ['CMD ["node"]'];
-    }),
-  ];
+      changes,
+    });
+  }
+  return images;
+}
+
+/**
+ * @template T
+ * @param {string} what
+ * @param {readonly T[]} found
+ */
+function first(what, [found]) {
+  if (found !== undefined) return found;
+  throw new SetUpError(
+    `An image of ${what} needs one in .cache/servers, where no run of the set-up has put one.`,
+  );
+}
+
+/** @param {string} rootfs */
+async function addEtcd(rootfs) {
+  const { bin, ctl } = first('etcd', newestFirst(await etcdUnpacked()));
+  for (const program of [bin, ctl]) if (program !== undefined) await addProgram(rootfs, program);
+  return ['CMD ["etcd"]'];
+}
+
+/** @param {string} rootfs */
+async function addPostgres(rootfs) {
+  const { binDir } = first('PostgreSQL', await postgresUnpacked());
+  await cp(dirname(binDir), join(rootfs, 'usr/local/pgsql'), { recursive: true, verbatimSymlinks: true });
+  await addLibraries(rootfs, join(binDir, 'postgres'));
+  await addEntrypoint(rootfs, postgresEntrypoint);
+  return ['ENV PATH=/usr/local/pgsql/bin:/bin', 'ENV PGDATA=/data', ENTRYPOINT, 'CMD ["postgres"]'];
+}
+
+/** @param {string} rootfs */
+async function addRedis(rootfs) {
+  const { bin, libDir } = first('Redis', await packagedUnpacked('redis'));
+  await addProgram(rootfs, bin, libDir);
+  return ['WORKDIR /data', 'CMD ["redis-server"]'];
+}
+
+/** @param {string} rootfs */
+async function addMariadb(rootfs) {
+  const { bin, libDir } = first('MariaDB', await packagedUnpacked('mariadb'));
+  await addProgram(rootfs, bin, libDir);
+  const share = join(dirname(dirname(bin)), 'share');
+  const texts = ['mariadb', 'mysql']
+    .map((name) => join(share, name))
+    .filter((path) => existsSync(join(path, 'charsets')));
+  await cp(first('MariaDB with its texts', texts), join(rootfs, 'usr/share/mariadb'), { recursive: true });
+  await addEntrypoint(rootfs, mariadbEntrypoint);
+  return [ENTRYPOINT, 'CMD ["mariadbd"]'];
 }
 
 /**

@@ -114,12 +114,7 @@ export class Container implements ContainerHandle {
   }
 }
 
-async function requestOf(
-  engine: Engine,
-  plan: ContainerPlan,
-  name: string,
-  network: string,
-) {
+async function requestOf(engine: Engine, plan: ContainerPlan, name: string, network: string) {
   const { port, extra } = plan;
   const inside = `${port?.inside}/tcp`;
   const published = { HostIp: engine.publishedOn, HostPort: `${port?.published}` };

@@ -56,11 +56,11 @@ export interface PauseSite {
 /** @throws TestkitError `invalid-option` */
 export function checkPause(
   name: string,
-  { how = 'sigstop', forMs }: PauseOptions,
-  freezes: readonly Freeze[],
+  { how, forMs }: PauseOptions,
+  freezes: readonly [Freeze, ...Freeze[]],
 ): void {
   const possible: readonly PauseHow[] = [...freezes, 'block-event-loop', 'wait'];
-  if (!possible.includes(how)) {
+  if (!possible.includes(how ?? freezes[0])) {
     const message = `pauseAt: how is ${JSON.stringify(how)}; worker ${name} can pause by ${possible.join(', ')}`;
     throw new TestkitError('invalid-option', message);
   }
