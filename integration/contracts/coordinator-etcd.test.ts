@@ -18,7 +18,7 @@ for (const version of versions) {
       connect: () => etcdCoordinator({ hosts: server.endpoint }),
       passTime: (ms) => sleep(ms),
       compact: async (revision) => {
-        await server.ctl(['compact', `${revision}`]);
+        await server.compact(revision);
       },
       [Symbol.asyncDispose]: () => server.stop(),
     };

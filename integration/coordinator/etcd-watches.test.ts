@@ -98,7 +98,7 @@ describe.each(versions)('watches on etcd %s', (version) => {
     await using coordinator = etcdCoordinator({ hosts: server.endpoint });
     for (let i = 0; i < 10; i++) await coordinator.txn(put('c', String(i)));
     const { revision } = await coordinator.range({ key: 'c' });
-    await server.ctl(['compact', String(revision)]);
+    await server.compact(revision);
     const old = new Recorder();
     const current = new Recorder();
     using _ = coordinator.watch({ key: 'c', startRevision: 2n }, old.handler);

@@ -1,6 +1,8 @@
 import {
+  canSlowDisk,
   type EtcdCluster,
   type EtcdMember,
+  slowDisk,
   startEtcdCluster,
   startTcpProxy,
   type TcpProxy,
@@ -27,10 +29,13 @@ const FAULTS = {
   'leader cut off from the others': async (cluster, strike) => {
     await strike(await cluster.leader(), (member) => cutOff(cluster, member));
   },
+  'leader with a slow disk': async (cluster, strike) => strike(await cluster.leader(), slowed),
 } satisfies Record<string, (cluster: EtcdCluster, strike: Strike) => Promise<void>>;
 
 export type MemberFault = keyof typeof FAULTS;
-export const MEMBER_FAULTS = Object.keys(FAULTS) as readonly MemberFault[];
+export const MEMBER_FAULTS = (Object.keys(FAULTS) as readonly MemberFault[]).filter(
+  (fault) => canSlowDisk() || fault !== 'leader with a slow disk',
+);
 
 type Strike = (struck: EtcdMember, fault: (member: EtcdMember) => Promise<() => unknown>) => Promise<void>;
 
@@ -42,6 +47,12 @@ async function frozen(member: EtcdMember): Promise<() => void> {
 async function killed(member: EtcdMember): Promise<() => Promise<void>> {
   await member.kill();
   return () => member.restart();
+}
+
+/** Two flushes a write, so every write takes more than a second. */
+async function slowed(member: EtcdMember): Promise<() => Promise<void>> {
+  const slow = await slowDisk(member, { delayMs: 600 });
+  return () => slow.restore();
 }
 
 async function cutOff(cluster: EtcdCluster, member: EtcdMember): Promise<() => void> {
