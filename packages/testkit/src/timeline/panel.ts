@@ -71,7 +71,7 @@ export interface PanelFrame {
 const MANY_LABELS = 150;
 /** How many times the ticks of a picture that can be zoomed get ten times as fine. */
 const FINEST_TICKS = 3;
-const MOST_TICKS = 1_000;
+const MOST_TICKS = 600;
 /** A moment's share of the width of a crowded picture; what the gaps leave of it goes to long stretches. */
 const CROWDED_SHARE = 40;
 const PLOT_WIDTH = 764;
