@@ -115,6 +115,7 @@ it("a reader's claim waits for no reader's run; its seal waits for its own, and 
   const others = postgresGuard(bank.newPool(), { resource: account });
   let seal: Promise<void> | undefined;
   let claim: Promise<void> | undefined;
+  let behind: Promise<void> | undefined;
   await guard.run(reader(2n), async (older) => {
     await others.claim(reader(3n));
     await others.claim(reader(2n));
@@ -129,11 +130,17 @@ it("a reader's claim waits for no reader's run; its seal waits for its own, and 
     const { rows } = await older.query<{ pid: number }>('SELECT pg_backend_pid() AS pid');
     claim = others.claim(token(5n));
     await bank.blockedBy(rows[0]?.pid as number);
+    // Nor is it overtaken by a reader: seal, claim and that one wait now.
+    behind = others.claim(reader(6n));
+    const waiting =
+      "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted HAVING count(*) >= $1";
+    await bank.until(waiting, [3]);
     await older.query(APPEND, ['older', account]);
   });
-  await Promise.all([seal, claim]);
+  await Promise.all([seal, claim, behind]);
   expect(await bank.peek(account)).toBe('newer older');
-  expect(await guard.inspect()).toEqual({ token: token(5n), sealed: false });
+  const writer = { token: token(5n), sealed: false };
+  expect(await guard.inspect()).toEqual({ token: reader(6n), sealed: false, writer });
 });
 
 it('many readers that write while others claim lose nothing, and all stop at a writer', async () => {

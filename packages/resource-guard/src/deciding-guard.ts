@@ -56,8 +56,6 @@ export abstract class DecidingGuard implements Claimable, Pick<GuardAdmin, 'reba
  */
 export function spoilsNoRun(state: GuardState | undefined, decision: GuardDecision): boolean {
   if (decision.verdict === 'reject' || decision.next === undefined) return true;
-  const { token, sealed } = decision.next;
-  return (
-    state?.token.shared === true && token.shared && !sealed && compareTokens(token, state.token) === 'above'
-  );
+  const { token } = decision.next;
+  return state?.token.shared === true && token.shared && compareTokens(token, state.token) === 'above';
 }

@@ -9,6 +9,7 @@ import {
   type TokenVerifier,
 } from '@lockkeeper/fencing';
 import { checkEffect, invalid } from '../options.ts';
+import { Recent } from '../recent.ts';
 import { checkGuard } from './fencing.ts';
 
 /**
@@ -52,8 +53,8 @@ class VerifiedGuard<Handle> implements Guard<Handle> {
   readonly resource: string;
   readonly #guard: Guard<Handle>;
   readonly #verify: TokenVerifier;
-  /** Readers' tokens that were verified, the newest last. */
-  readonly #readers = new Set<string>();
+  /** Readers' tokens that were verified. */
+  readonly #readers = new Recent(MAX_READERS);
 
   constructor(guard: Guard<Handle>, verify: TokenVerifier) {
     this.resource = guard.resource;
@@ -110,13 +111,7 @@ class VerifiedGuard<Handle> implements Guard<Handle> {
       if (!isNew(error)) throw error;
     }
     await this.#verified(token, signal);
-    if (token.shared) this.#remember(`${token}`);
-  }
-
-  #remember(reader: string): void {
-    this.#readers.add(reader);
-    const [oldest] = this.#readers;
-    if (oldest !== undefined && this.#readers.size > MAX_READERS) this.#readers.delete(oldest);
+    if (token.shared) this.#readers.add(`${token}`);
   }
 
   async #verified(token: FencingToken, signal: AbortSignal | undefined): Promise<void> {
