@@ -520,6 +520,139 @@ export const mutations: readonly Mutation[] = [
       },
     ],
   },
+  {
+    name: 'a slot is taken without a look at the own place in the queue',
+    harm: 'a copy that comes late takes it for somebody who has given up',
+    edits: [
+      { file: 'semaphore/admission.ts', find: '          ...acquisition.standsAt(queued),\n', replace: '' },
+    ],
+  },
+  {
+    name: 'a slot is taken by whoever finds it free, in turn or not',
+    harm: 'those who came first wait behind those who came later',
+    edits: [
+      {
+        file: 'semaphore/admission.ts',
+        find: 'const slot = picture.before < plan.permits ? freeSlot(plan, picture) : undefined;',
+        replace: 'const slot = freeSlot(plan, picture);',
+      },
+    ],
+  },
+  {
+    name: 'a slot is taken whether it is free or not',
+    harm: 'two hold one permit',
+    edits: [
+      {
+        file: 'semaphore/admission.ts',
+        find: "          { key, target: 'createRevision', is: '=', to: 0n },\n",
+        replace: '',
+      },
+    ],
+  },
+  {
+    name: 'the number of permits is not compared',
+    harm: 'whoever believes in another number changes it for everybody',
+    edits: [
+      {
+        file: 'semaphore/admission.ts',
+        find: `          stored === undefined
+            ? { key: limit, target: 'createRevision', is: '=', to: 0n }
+            : { key: limit, target: 'value', is: '=', to: String(stored) },
+`,
+        replace: '',
+      },
+    ],
+  },
+  {
+    name: 'a slot is kept at the release',
+    harm: 'there is one permit less from then on',
+    edits: [
+      {
+        file: 'lock/ending.ts',
+        find: 'const each = places.map((place): Operation',
+        replace: 'const each = places.filter(({ isShared }) => !isShared).map((place): Operation',
+      },
+    ],
+  },
+  {
+    name: 'a slot that was written over is left behind',
+    harm: 'there is one permit less from then on',
+    edits: [
+      {
+        file: 'lock/ending.ts',
+        find: 'failure: isShared ? ifSpoilt(key, revision) : [',
+        replace: 'failure: isShared ? ifSpoilt(key, undefined) : [',
+      },
+    ],
+  },
+  {
+    name: 'the lock-delay is not waited for',
+    harm: 'what a vanished holder had on its way arrives under the next one',
+    edits: [
+      {
+        file: 'lock/lock-delay.ts',
+        find: 'if (vanished) await sleep(coordinator.clock, lockDelayMs, { signal });',
+        replace: 'if (vanished) signal.throwIfAborted();',
+      },
+    ],
+  },
+  {
+    name: 'the mark of a lock-delay stays after the release',
+    harm: 'everybody waits, although nobody vanished',
+    edits: [
+      {
+        file: 'lock/ending.ts',
+        find: 'const marks = isReleased && mayTakeBackMark ? takeBackMarks(acquisition) : [];',
+        replace:
+          'const marks: Operation[] = isReleased && mayTakeBackMark ? takeBackMarks(acquisition).slice(9) : [];',
+      },
+    ],
+  },
+  {
+    name: 'the mark of a lock-delay is taken back by any ending',
+    harm: 'whoever follows a lost hold does not wait',
+    edits: [
+      {
+        file: 'lock/ending.ts',
+        find: 'const marks = isReleased && mayTakeBackMark',
+        replace: 'const marks = isReleased || mayTakeBackMark',
+      },
+    ],
+  },
+  {
+    name: 'one who gives up in the delay takes the mark along',
+    harm: 'whoever follows it does not wait for what an earlier holder had on its way',
+    edits: [
+      {
+        file: 'lock/ending.ts',
+        find: 'const marks = isReleased && mayTakeBackMark ?',
+        replace: 'const marks = isReleased || !mayTakeBackMark ?',
+      },
+    ],
+  },
+  {
+    name: 'a request to let go deletes the key of the holder',
+    harm: 'it takes the lock away',
+    edits: [
+      {
+        file: 'lock/lock.ts',
+        find: '      await coordinator.txn({ compare: [], success, failure: [] }, { signal: scope.signal });\n    return { asked',
+        replace:
+          "      await coordinator.txn({ compare: [], success: [...success, ...this.#target.queues.map(({ keys }) => ({ op: 'delete' as const, key: keys, rangeEnd: keys.slice(0, -1) + '0' }))], failure: [] }, { signal: scope.signal });\n    return { asked",
+      },
+    ],
+  },
+  {
+    name: 'requests to let go are watched from a revision too late',
+    harm: 'a request that comes first is never heard',
+    edits: [
+      {
+        file: 'lock/release-request.ts',
+        find: '{ key: this.#key, startRevision: this.#heard + 1n },',
+        replace: '{ key: this.#key, startRevision: this.#heard + 20n },',
+      },
+    ],
+  },
 ];
 
 /** @throws RangeError if there is none of that name. */

@@ -167,6 +167,25 @@ export function describeLifetimes(where: string, newWorld: MakeLockWorld): void 
       expect(vanishing.standing).toBe('lost');
     });
 
+    it('maxHoldMs counts from the end of the delay, so that one that is shorter is no hindrance', async () => {
+      const world = await newWorld();
+      const [a, b] = [await world.keeper(), await world.keeper()];
+      const limits = { lockDelayMs: 1_500, maxHoldMs: 1_000 };
+      await a.lock('x').acquire(limits);
+      await world.raw.revoke(await world.leaseOf('x', 0));
+      const hold = await soon(world, b.lock('x').acquire(limits));
+      expect(hold.standing).toBe('held');
+      await world.until('over', () => hold.standing === 'lost');
+      expect(hold.signal.reason).toMatchObject({ lossCause: 'max-hold' });
+    });
+
+    it('lockDelayMs is refused where readers hold together', async () => {
+      const world = await newWorld();
+      const { read, write } = (await world.keeper()).readWriteLock('x');
+      for (const lock of [read, write])
+        await expect(lock.acquire({ lockDelayMs: 1_500 })).rejects.toThrow(/lockDelayMs is 1500; .*readers/);
+    });
+
     it.each([
       [{ lockDelayMs: -1 }, /lockDelayMs is -1/],
       [{ minHoldMs: -1 }, /minHoldMs is -1/],

@@ -55,10 +55,11 @@ export function describeSemaphores(where: string, newWorld: MakeLockWorld): void
       const heldBack = connection.holdNextBack(isGrant);
       const giving = settled(keeper.semaphore('x', { permits: 2 }).acquire({ signal: abort.signal }));
       const sendLateCopy = await heldBack;
+      // Else it asks again meanwhile.
+      connection.goSilent();
       // Somebody else takes the very slot that was asked for.
       const permit = await take(other, 2);
       expect(permit.slot).toBe(0);
-      connection.goSilent();
       abort.abort('enough');
       expect(await giving).toEqual({ error: 'enough' });
       connection.heal();
@@ -113,6 +114,45 @@ export function describeSemaphores(where: string, newWorld: MakeLockWorld): void
       await world.until('it left the line', async () => (await lineLength(world)) === 1);
       await permit?.release();
       expect((await b.semaphore('x', { permits: 1 }).tryAcquire()).permit?.slot).toBe(0);
+    });
+
+    it('a slot that was written over is free again once its owner has noticed', async () => {
+      const world = await newWorld();
+      const [a, b] = await keepersOf(world, 2);
+      const permit = await take(a, 1);
+      const next = settled(take(b, 1));
+      await inLine(world, 2);
+      const key = permit.compare()[1]?.key ?? '';
+      expect(key).toContain('/slots/0');
+      await world.raw.txn({ compare: [], success: [{ op: 'put', key, value: 'mine' }], failure: [] });
+      await world.until('told', () => permit.signal.aborted);
+      expect(permit.signal.reason).toMatchObject({ code: 'lost', lossCause: 'foreign-write' });
+      expect((await soon(world, next)).value?.slot).toBe(0);
+    });
+
+    it('lockDelayMs goes by the slot: whoever follows one that vanished waits, and nobody else', async () => {
+      const world = await newWorld();
+      const [a, b] = await keepersOf(world, 2);
+      const delayed = { lockDelayMs: 3_000 };
+      const [one, two] = [
+        await a?.semaphore('x', { permits: 2 }).tryAcquire(delayed),
+        await b?.semaphore('x', { permits: 2 }).tryAcquire(delayed),
+      ];
+      expect([one?.permit?.slot, two?.permit?.slot]).toEqual([0, 1]);
+      const { kvs } = await world.raw.range({ key: one?.permit?.compare()[1]?.key ?? '' });
+      await world.raw.revoke(kvs[0]?.lease ?? 0n);
+      const following = settled(b?.semaphore('x', { permits: 2 }).acquire(delayed) ?? expect.unreachable());
+      await world.until('it has the slot', async () => (await slots(world)) === 2);
+      await two?.permit?.release();
+      const { permit: other } = (await b?.semaphore('x', { permits: 2 }).tryAcquire(delayed)) ?? {};
+      expect(other?.slot).toBe(1);
+      expect(await Promise.race([following, Promise.resolve('waits')])).toBe('waits');
+      const { value: follower } = await soon(world, following);
+      expect(follower?.slot).toBe(0);
+      await other?.release();
+      await follower?.release();
+      const marks = { key: `${world.namespace}/delay/`, rangeEnd: `${world.namespace}/delay0` };
+      expect((await world.raw.range(marks)).kvs).toEqual([]);
     });
 
     it('errors speak of a semaphore', async () => {

@@ -33,6 +33,7 @@ export interface TryAcquireOptions {
    * Chubby's lock-delay, for a resource that no guard protects: how long this acquire waits, holding the lock, where
    * the last holder vanished instead of releasing it; milliseconds. It needs one more transaction, and works only
    * among those who all ask for it. It makes a late write unlikely, and stops none: only a guard does. Default: none.
+   * Of a semaphore it goes by the slot. Refused for a read/write lock, whose readers hold together.
    */
   readonly lockDelayMs?: number | undefined;
   /**

@@ -92,8 +92,6 @@ export class Acquisition implements SessionMember {
   /** Every key that is ours while this lasts: those in queues, and what the grant may add. */
   readonly places: Place[];
   readonly cancelledKey: string;
-  /** What a holder leaves behind until its release, where a lock-delay is asked for. */
-  readonly marks: readonly string[];
   /** Whether the ending takes the marks back: we left them, began, and were released. */
   mayTakeBackMark = false;
   isReleased = false;
@@ -112,9 +110,11 @@ export class Acquisition implements SessionMember {
   mayExist = false;
   /** What to do besides aborting the waits when the session is lost. */
   onLost: ((cause: LossCause) => void) | undefined;
+  readonly #layout: KeyLayout;
   #ended = false;
 
   constructor(target: LockTarget, session: Session, layout: KeyLayout, options: ResolvedOptions) {
+    this.#layout = layout;
     this.name = target.name;
     this.title = titleOf(target);
     this.session = session;
@@ -126,7 +126,6 @@ export class Acquisition implements SessionMember {
     });
     this.places = [...this.queues];
     this.cancelledKey = layout.cancelled(this.id);
-    this.marks = target.queues.map((queue) => layout.mark(queue));
     this.lineageKey = layout.lineage;
     this.details = JSON.stringify({
       v: 1,
@@ -139,6 +138,16 @@ export class Acquisition implements SessionMember {
     this.value = target.value ?? this.details;
     // Tells us at once where the session was lost in the meantime.
     session.join(this);
+  }
+
+  /**
+   * What a holder leaves behind until its release, where a lock-delay is asked for: in every place where it holds alone,
+   * which of a semaphore is the slot.
+   */
+  get marks(): readonly string[] {
+    const slots = this.places.filter(({ isShared }) => isShared).map(({ key }) => key);
+    const alone = slots.length > 0 ? slots : this.queues.map(({ keys }) => keys);
+    return alone.map((place) => this.#layout.mark(place));
   }
 
   /** We stand in all our queues since this revision. */

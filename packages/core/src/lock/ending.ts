@@ -1,5 +1,6 @@
 import type {
   CallOptions,
+  Compare,
   Coordinator,
   KeyValue,
   Operation,
@@ -99,14 +100,21 @@ function endingTxn(acquisition: Acquisition): Txn {
 
 /** Deletes one key of ours if it is intact, and else tells what is in its place, where nobody else may be. */
 function removal(acquisition: Acquisition, place: Place): Txn {
-  const { key, detailsKey, isShared } = place;
+  const { key, detailsKey, isShared, revision } = place;
   // In this slot, which is ours until this is over, nobody else has details.
   const besides: Operation[] = detailsKey === key ? [] : [{ op: 'delete', key: detailsKey }];
   return {
     compare: acquisition.standsAt(place),
     success: [{ op: 'delete', key }, ...besides],
-    failure: isShared ? [] : [{ op: 'range', key }, ...besides],
+    failure: isShared ? ifSpoilt(key, revision) : [{ op: 'range', key }, ...besides],
   };
+}
+
+/** Where others may be: the key that we put, if somebody has written it over, and no other. */
+function ifSpoilt(key: string, revision: bigint | undefined): Operation[] {
+  if (revision === undefined) return [];
+  const isOurs: Compare = { key, target: 'createRevision', is: '=', to: revision };
+  return [{ op: 'txn', compare: [isOurs], success: [{ op: 'delete', key }], failure: [] }];
 }
 
 /** Whether all our keys were certainly put. */

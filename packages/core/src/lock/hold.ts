@@ -74,7 +74,8 @@ export class Hold implements AsyncDisposable {
   readonly #acquisition: Acquisition;
   readonly #host: LockHost;
   readonly #options: HoldOptions;
-  readonly #grantedAt: number;
+  /** When work could begin under it: after a lock-delay. */
+  #beganAt: number | undefined;
   #token: FencingToken;
   readonly #controller = new AbortController();
   readonly #owned: readonly OwnedKey[];
@@ -99,7 +100,6 @@ export class Hold implements AsyncDisposable {
     this.#acquisition = acquisition;
     this.#host = host;
     this.#options = options;
-    this.#grantedAt = host.options.clock.now();
     const { coordinator, logger } = host.options;
     this.#requests = new RequestWatch(coordinator, logger, host.layout.request(acquisition.id), revision);
     acquisition.onLost = (cause) => this.#lose(cause);
@@ -111,7 +111,6 @@ export class Hold implements AsyncDisposable {
       onSpoilt,
     }));
     for (const owned of this.#owned) host.ownership.add(owned);
-    this.#armCap();
     host.holds.add(this);
   }
 
@@ -259,6 +258,12 @@ export class Hold implements AsyncDisposable {
     return this.#loss;
   }
 
+  /** @internal From now on it counts as held. */
+  begin(): void {
+    this.#beganAt = this.#host.options.clock.now();
+    this.#armCap();
+  }
+
   /** @internal Ends a hold that nobody got to see: its claims failed, or it was given up meanwhile. */
   abandon(): Promise<unknown> {
     this.#unwatch();
@@ -389,7 +394,7 @@ export class Hold implements AsyncDisposable {
   }
 
   #heldMs(): number {
-    return this.#host.options.clock.now() - this.#grantedAt;
+    return this.#beganAt === undefined ? 0 : this.#host.options.clock.now() - this.#beganAt;
   }
 
   #released(): LockkeeperError {

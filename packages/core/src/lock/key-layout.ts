@@ -159,9 +159,9 @@ export class KeyLayout {
     return `${folder}${lease.toString(16)}${slot === 0 ? '' : `.${slot}`}`;
   }
 
-  /** There from a holder's beginning until its release: see lock-delay. */
-  mark({ keys }: Queue): string {
-    return `${this.#root}/delay/${encodeURIComponent(keys.slice(this.#root.length + 1))}`;
+  /** Of a queue's folder, or a slot: there from a holder's beginning until its release. See lock-delay. */
+  mark(place: string): string {
+    return `${this.#root}/delay/${encodeURIComponent(place.slice(this.#root.length + 1))}`;
   }
 
   /** Where others ask the holder of this acquisition to let go. */

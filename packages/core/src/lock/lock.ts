@@ -141,10 +141,15 @@ export class Lock<H extends Hold = Hold> {
 
   #resolve(options: AcquireOptions): Attempt {
     const attempt = resolveAttempt(options);
-    const { length } = this.#target.queues;
-    if (attempt.lockDelayMs === undefined || length <= MOST_DELAYED) return attempt;
-    const why = `a lock-delay for ${length} locks at once; at most ${MOST_DELAYED}`;
-    throw invalidOption('lockDelayMs', attempt.lockDelayMs, why);
+    const { queues } = this.#target;
+    const { lockDelayMs } = attempt;
+    if (lockDelayMs === undefined) return attempt;
+    // One mark would have to stand for all of them.
+    if (queues.some(({ writers }) => writers !== undefined))
+      throw invalidOption('lockDelayMs', lockDelayMs, 'not for a read/write lock: its readers hold together');
+    if (queues.length <= MOST_DELAYED) return attempt;
+    const why = `a lock-delay for ${queues.length} locks at once; at most ${MOST_DELAYED}`;
+    throw invalidOption('lockDelayMs', lockDelayMs, why);
   }
 
   async #attempt(mode: EnqueueMode, attempt: Attempt): Promise<TryAcquired<H>> {
@@ -225,6 +230,7 @@ export class Lock<H extends Hold = Hold> {
     try {
       if (attempt.lockDelayMs !== undefined)
         await observeLockDelay(coordinator, acquisition, attempt.lockDelayMs, scope.signal);
+      hold.begin();
       await claimAll(clock, attempt.claims, hold.token, attempt.claimTimeoutMs, scope.signal);
       await freshen(clock, acquisition.session, scope.signal);
     } catch (error) {

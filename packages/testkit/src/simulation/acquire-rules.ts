@@ -117,11 +117,20 @@ export class AcquireRules {
         );
       case 'limit-exceeded':
         return true;
+      case 'invalid-option':
+        return this.#isOfOtherLimit(visit);
       case 'closed':
         return seat.closing;
       default:
         return false;
     }
+  }
+
+  /** Whether etcd has another number of permits than the visitor believes. */
+  #isOfOtherLimit({ target }: Visit): boolean {
+    if (target.kind !== 'semaphore') return false;
+    const permits = this.#observer.permits.get(`semaphore/${target.name}`);
+    return permits !== undefined && permits !== target.permits;
   }
 
   #mayHaveLost(attempt: Attempt, cause: LossCause): boolean {

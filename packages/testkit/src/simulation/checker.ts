@@ -1,16 +1,20 @@
-import type { Hold, ReleaseAnswer } from '@lockkeeper/core';
+import type { ReleaseAnswer } from '@lockkeeper/core';
 import type { FencingToken } from '@lockkeeper/fencing';
 import { AcquireRules, type Attempt, type Seat } from './acquire-rules.ts';
+import { DelayRules } from './delay-rules.ts';
 import type { SimulatedEtcd } from './etcd.ts';
 import type { Held } from './held.ts';
-import { HoldRules, PROMPT_MS } from './hold-rules.ts';
+import { HoldRules, mayBeGivenBack, PROMPT_MS } from './hold-rules.ts';
 import type { Observer } from './observer.ts';
 import { OnlookerRules } from './onlooker-rules.ts';
+import { PermitRules } from './permit-rules.ts';
 import type { SimulatedProcess } from './process.ts';
 import { ProclaimRules } from './proclaim-rules.ts';
-import { CANDIDATES, type Contender } from './queues.ts';
+import { CANDIDATES, type Contender, MARKS } from './queues.ts';
+import { RequestRules } from './request-rules.ts';
 import type { GuardedWrite, Resource, StorageListener } from './storage.ts';
 import { StorageRules } from './storage-rules.ts';
+import type { AnyHold } from './target.ts';
 import type { World } from './world.ts';
 
 /** What a simulation found: a promise that was broken. */
@@ -38,14 +42,19 @@ export class Checker implements StorageListener {
   readonly storage: StorageRules;
   readonly proclaiming: ProclaimRules;
   readonly looking: OnlookerRules;
+  readonly delays: DelayRules;
+  readonly requests: RequestRules;
   readonly #world: World;
   readonly #etcd: SimulatedEtcd;
   readonly #observer: Observer;
   readonly #calm: boolean;
   #healedAt: number | undefined;
 
-  /** @param calm - nothing disturbs the clients: then they are held to more. */
-  constructor(world: World, etcd: SimulatedEtcd, observer: Observer, calm: boolean) {
+  /**
+   * @param calm - nothing disturbs the clients: then they are held to more.
+   * @param lockDelayMs - of everybody who asks for one.
+   */
+  constructor(world: World, etcd: SimulatedEtcd, observer: Observer, calm: boolean, lockDelayMs: number) {
     this.#world = world;
     this.#etcd = etcd;
     this.#observer = observer;
@@ -56,6 +65,16 @@ export class Checker implements StorageListener {
     this.storage = new StorageRules(report);
     this.proclaiming = new ProclaimRules(observer, report);
     this.looking = new OnlookerRules(observer, etcd, report);
+    this.delays = new DelayRules(observer, lockDelayMs, report);
+    observer.onMark = (owner, before) =>
+      this.delays.onMark(owner, before, world.now, (held) => {
+        return held.settledAt !== undefined || held.attempt.seat.closing || mayBeGivenBack(held);
+      });
+    this.requests = new RequestRules(report);
+    observer.onRequest = (acquisition, request) => this.requests.onRequest(acquisition, request, world.now);
+    const permits = new PermitRules(report);
+    observer.onLimit = (...limit) => permits.onLimit(...limit);
+    observer.onSemaphore = (change) => permits.onChange(change);
     observer.onRemoved = (contender, actor) => this.holding.onRemoved(contender, actor);
     observer.onRewritten = (contender, value) => {
       if (contender.queue.startsWith('election/')) this.proclaiming.wrote(contender, value);
@@ -72,10 +91,11 @@ export class Checker implements StorageListener {
     this.#healedAt = this.#world.now;
   }
 
-  granted(attempt: Attempt, hold: Hold): Held {
+  granted(attempt: Attempt, hold: AnyHold): Held {
     this.acquiring.ended(attempt);
     const held = this.holding.onGranted(attempt, hold);
     this.#mustBeClaimed(held, attempt.visit.target.kind === 'read');
+    this.delays.granted(held, this.#world.now);
     return held;
   }
 
@@ -84,9 +104,9 @@ export class Checker implements StorageListener {
     this.#mustBeClaimed(held, true);
   }
 
-  #mustBeClaimed({ attempt, queues, hold }: Held, reads: boolean): void {
+  #mustBeClaimed({ attempt, resources, hold }: Held, reads: boolean): void {
     if (attempt.visit.claims)
-      for (const queue of queues) this.storage.mustBeClaimed(queue, hold.token, reads);
+      for (const each of resources) this.storage.mustBeClaimed(each, hold.token, reads);
   }
 
   /** Its work has ended. */
@@ -97,7 +117,8 @@ export class Checker implements StorageListener {
   released(held: Held, answer: ReleaseAnswer): void {
     const { visit } = held.attempt;
     if (visit.claims && answer.sealed === true)
-      for (const queue of held.queues) this.storage.mustBeSealed(queue, held.hold.token);
+      for (const each of held.resources) this.storage.mustBeSealed(each, held.hold.token);
+    if (answer.outcome === 'released') this.delays.released(held);
     this.holding.onReleased(held, answer);
   }
 
@@ -140,7 +161,11 @@ export class Checker implements StorageListener {
   /** All keepers are closed, and every lease that nobody renews has run out. */
   nothingLeft(): void {
     for (const key of this.#observer.keys) {
-      const stays = key === 'lockkeeper/lineage' || key.startsWith('data/');
+      const stays =
+        key === 'lockkeeper/lineage' ||
+        key.startsWith('data/') ||
+        key.endsWith('/limit') ||
+        key.startsWith(MARKS);
       if (!stays) this.report('leaked-key', `${key} is left at the end`);
     }
     for (const { name, pendingTimers } of this.acquiring.processes) {
@@ -176,6 +201,7 @@ export class Checker implements StorageListener {
   #lookForDelay(undisturbedSince: number, limit: number): void {
     this.#lookForStandstill(undisturbedSince, limit);
     this.looking.look(this.#world.now, undisturbedSince, limit);
+    this.requests.look(this.#world.now, undisturbedSince, limit);
   }
 
   /**
@@ -199,16 +225,16 @@ export class Checker implements StorageListener {
 
   /** Since when its party is first everywhere, or spoilt while its lease lives. */
   #ripeSince(contender: Contender): number {
-    const { createRevision: token, lease, party } = contender;
-    const spoiltAt = this.#observer.tamperingWith({ keys: party.map(({ key }) => key), token })?.at;
+    const { lease, party } = contender;
+    const spoiltAt = this.#observer.tamperingWith({ keys: party.map(({ id }) => id) })?.at;
     if (spoiltAt !== undefined) return this.#etcd.isAlive(lease) ? spoiltAt : Number.POSITIVE_INFINITY;
     return Math.max(...party.map(({ headSince }) => headSince ?? Number.POSITIVE_INFINITY));
   }
 
-  /** When the hold of this key was over: not yet, if it stands; at the beginning, if it was never granted. */
+  /** When the hold of this key was over: not yet, if it stands; if it was never granted, when its lock-delay was. */
   #overSince(contender: Contender): number {
     const held = this.holding.of(contender);
-    if (held === undefined) return 0;
+    if (held === undefined) return this.delays.owesUntil(contender);
     // A clock that is slow counts longer.
     if (held.settledAt !== undefined) return held.settledAt + held.attempt.visit.minHoldMs * 1.1;
     return held.lostAt ?? Number.POSITIVE_INFINITY;

@@ -1,17 +1,22 @@
-import type { Hold, LockkeeperError, LossCause } from '@lockkeeper/core';
+import type { LockkeeperError, LossCause } from '@lockkeeper/core';
 import type { Attempt } from './acquire-rules.ts';
 import type { Grant } from './observer.ts';
-import { describeTarget } from './target.ts';
+import { type AnyHold, describeTarget } from './target.ts';
 
 /** A hold that was granted, as far as it concerns the checker. */
 export interface Held extends Grant {
   readonly attempt: Attempt;
-  readonly hold: Hold;
+  readonly hold: AnyHold;
+  readonly token: bigint;
   /** As a careful user keeps it aside: only timers and looks at the hold update it. */
   readonly signal: AbortSignal;
   readonly lease: bigint;
-  /** In which it holds. */
+  /** In which it stands. */
   readonly queues: readonly string[];
+  /** What it guards; nobody else may hold one of these. */
+  readonly resources: readonly string[];
+  /** True time. */
+  readonly grantedAt: number;
   /** As its process counts. */
   readonly grantedAtOwnTime: number;
   /** When the work under it had ended, or its release began; true time. */
@@ -36,7 +41,7 @@ export function describeHeld({ attempt, token }: Held): string {
 }
 
 /** What a lost hold tells of its loss. */
-export function lossOf(hold: Hold): LossCause | undefined {
+export function lossOf(hold: AnyHold): LossCause | undefined {
   try {
     hold.assertHeld();
     return undefined;

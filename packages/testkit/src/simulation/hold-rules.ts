@@ -1,10 +1,10 @@
-import type { Hold, LockkeeperError, LossCause, ReleaseAnswer } from '@lockkeeper/core';
+import type { LockkeeperError, LossCause, ReleaseAnswer } from '@lockkeeper/core';
 import type { Attempt } from './acquire-rules.ts';
 import { describeHeld, type Held, heldAtMostMs, isOver, lossOf } from './held.ts';
 import type { Observer } from './observer.ts';
 import type { SimulatedProcess } from './process.ts';
 import type { Contender } from './queues.ts';
-import { queuesOf } from './target.ts';
+import { type AnyHold, resourcesOf } from './target.ts';
 import type { World } from './world.ts';
 
 /** Within this time the first of a queue is granted, and tampering noticed, where nothing is disturbed. */
@@ -25,7 +25,7 @@ export class HoldRules {
   readonly #observer: Observer;
   readonly #calm: boolean;
   readonly #report: (kind: string, message: string) => void;
-  /** Whatever was granted, by `key@token`. */
+  /** Whatever was granted, by `key@revision`. */
   readonly #all = new Map<string, Held>();
   /** Neither lost nor released as far as we know. */
   readonly #standing = new Set<Held>();
@@ -42,37 +42,41 @@ export class HoldRules {
     this.#report = report;
   }
 
-  of({ key, createRevision }: Contender): Held | undefined {
-    return this.#all.get(`${key}@${createRevision}`);
+  of({ id }: Contender): Held | undefined {
+    return this.#all.get(id);
   }
 
-  onGranted(attempt: Attempt, hold: Hold): Held {
+  onGranted(attempt: Attempt, hold: AnyHold): Held {
     const { revision, acquisition } = hold.token;
-    // The last comparison is that of the lineage; a key may be compared twice.
-    const compared = hold.compare().slice(0, -1);
-    const keys = [...new Set(compared.map(({ key }) => key))];
+    // Each key by the revision at which it was created; what else is compared is the lease and the lineage.
+    const keys = hold.compare().flatMap((compare) => {
+      const { key, target, to } = compare;
+      return target === 'modRevision' || target === 'createRevision' ? `${key}@${to}` : [];
+    });
+    const created = keys.map((id) => this.#observer.createdAs(id));
     const held: Held = {
       attempt,
       hold,
       signal: hold.signal,
       keys,
       token: revision,
-      lease: this.#observer.createdAs(keys[0] ?? '', revision)?.lease ?? 0n,
-      queues: queuesOf(attempt.visit.target),
+      lease: created[0]?.lease ?? 0n,
+      queues: created.flatMap((contender) => contender?.queue ?? []),
+      resources: resourcesOf(attempt.visit.target, hold),
+      grantedAt: this.#world.now,
       grantedAtOwnTime: attempt.process.now(),
       downgradeBegun: false,
       settledAt: undefined,
       lostAt: undefined,
     };
-    for (const key of keys) this.#all.set(`${key}@${revision}`, held);
+    for (const id of keys) this.#all.set(id, held);
     this.#standing.add(held);
     this.granted += 1;
     const told = describeHeld(held);
-    const created = keys.map((key) => this.#observer.createdAs(key, revision));
-    const isTrue = held.queues.every((queue) =>
-      created.some((contender) => contender?.queue === queue && contender.acquisition === acquisition),
+    const isTrue = held.resources.every((resource) =>
+      created.some((contender) => contender?.queue === resource && contender.createRevision === revision),
     );
-    if (!isTrue || created.length !== held.queues.length) {
+    if (!isTrue || !created.every((contender) => contender?.acquisition === acquisition)) {
       this.#report('false-token', `${told}: not all of its keys were created at revision ${revision}`);
     }
     if (!this.#observer.wasFirst(held)) {
@@ -159,9 +163,9 @@ export class HoldRules {
         continue;
       }
       if (visit.maxHoldMs !== undefined) this.#lookAtCap(held, visit.maxHoldMs);
-      for (const queue of held.queues) {
-        const others = byQueue.get(queue);
-        if (others === undefined) byQueue.set(queue, [held]);
+      for (const resource of held.resources) {
+        const others = byQueue.get(resource);
+        if (others === undefined) byQueue.set(resource, [held]);
         else others.push(held);
       }
     }
@@ -262,7 +266,7 @@ export class HoldRules {
 }
 
 /** Its owner, or the limit that its owner set, may have given it back although its work goes on. */
-function mayBeGivenBack(held: Held): boolean {
+export function mayBeGivenBack(held: Held): boolean {
   const { visit, process, cancellation } = held.attempt;
   if (visit.maxHoldMs !== undefined && heldAtMostMs(held) >= visit.maxHoldMs - 2) return true;
   return cancellation.reason !== undefined && process.now() - cancellation.atOwnTime >= DRAIN_MS - 2;

@@ -81,14 +81,14 @@ export class HoldersWork {
   /** To everything that it guards; whoever reads alone reads. */
   async writeAll(held: Held, id: string, stallMs: number): Promise<void> {
     if (held.hold.token.shared || isOfReader(held)) return this.#readAll(held, stallMs);
-    for (const queue of held.queues) await this.write(held, queue, id, stallMs);
+    for (const each of held.resources) await this.write(held, each, id, stallMs);
   }
 
   /** What its guard says is for the rules to judge. */
   async #readAll(held: Held, stallMs: number): Promise<void> {
     const { token } = held.hold;
     if (stallMs > 0) await this.#stall(stallMs);
-    for (const queue of held.queues) {
+    for (const queue of held.resources) {
       const guard = this.#storage.guardFor(this.#process, queue, isOfReader(held));
       await guard.readUnder(token).catch((error: unknown) => {
         if (!(error instanceof GuardError)) this.#checker.report('false-error', `a guarded read: ${error}`);
@@ -118,13 +118,13 @@ export class HoldersWork {
   }
 
   async #writeToEtcd(held: Held, stallMs: number): Promise<void> {
-    const { hold, keys, token, queues, attempt } = held;
+    const { hold, keys, token, resources, attempt } = held;
     const { coordinator } = attempt.seat.keeper;
     try {
       const { kvs } = await coordinator.range(prefixSpan('data/'));
       if (stallMs > 0) await this.#stall(stallMs);
-      const puts = queues.map((queue) => {
-        const key = `data/${queue}`;
+      const puts = resources.map((resource) => {
+        const key = `data/${resource}`;
         const saw = String(kvs.find((kv) => kv.key === key)?.modRevision ?? 0n);
         const value: EtcdValue = { by: hold.token.acquisition, keys, token: String(token), saw };
         return { op: 'put' as const, key, value: JSON.stringify(value) };
@@ -142,7 +142,7 @@ export class HoldersWork {
     held.downgradeBegun = true;
     const begunAt = this.#process.now();
     try {
-      await (held.hold as WriteHold).downgrade();
+      await (held.hold as unknown as WriteHold).downgrade();
       this.#checker.downgraded(held);
     } catch (error) {
       const tookMs = this.#process.now() - begunAt;
@@ -156,7 +156,7 @@ export class HoldersWork {
     const { proclaiming } = this.#checker;
     const call = proclaiming.begun(held, value);
     try {
-      await (hold as Term).proclaim(value);
+      await (hold as unknown as Term).proclaim(value);
       proclaiming.done(call);
     } catch (error) {
       proclaiming.failed(call, error as LockkeeperError);

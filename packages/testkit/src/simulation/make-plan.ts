@@ -10,6 +10,10 @@ const NAMES = ['red', 'green', 'blue'] as const;
 interface Things {
   readonly names: readonly [string, ...string[]];
   readonly kinds: readonly [Target['kind'], ...Target['kind'][]];
+  /** What its users believe a semaphore to have: mostly the same. */
+  readonly permits: readonly [number, ...number[]];
+  /** Whoever can asks for it, or nobody does. */
+  readonly lockDelayMs: number | undefined;
 }
 
 /** Many worlds are about one kind of thing, so that it is contended for; in some, everything meets. */
@@ -22,7 +26,9 @@ const MIXES: readonly [Things['kinds'], ...Things['kinds'][]] = [
   ['read', 'write'],
   ['election'],
   ['election'],
-  ['lock', 'set', 'read', 'write', 'election'],
+  ['semaphore'],
+  ['semaphore'],
+  ['lock', 'set', 'read', 'write', 'semaphore', 'election'],
 ];
 
 /**
@@ -34,7 +40,12 @@ export function makePlan(seed: string): Plan {
   const lasting = random.between(8_000, 30_000);
   const kinds = random.pick(MIXES);
   const some = NAMES.slice(0, random.whole(kinds.includes('set') ? 2 : 1, kinds.length > 3 ? 2 : 3));
-  const things: Things = { kinds, names: some as [string, ...string[]] };
+  const things: Things = {
+    kinds,
+    names: some as [string, ...string[]],
+    permits: makePermits(random.fork('permits')),
+    lockDelayMs: makeDelay(random.fork('delay')),
+  };
   const claiming = random.chance(0.8);
   const calm = random.chance(0.18);
   const clients = Array.from({ length: random.whole(2, 5) }, (_, index) =>
@@ -113,8 +124,18 @@ function makeOnlookers(random: Random, { names }: Things, lasting: number): Onlo
   }));
 }
 
-function makeTarget(random: Random, { kinds, names }: Things): Target {
+function makeDelay(random: Random): number | undefined {
+  return random.chance(0.25) ? random.pick([1_500, 3_000]) : undefined;
+}
+
+function makePermits(random: Random): Things['permits'] {
+  const permits = random.whole(1, 3);
+  return random.chance(0.25) ? [permits, permits, permits + 1] : [permits];
+}
+
+function makeTarget(random: Random, { kinds, names, permits }: Things): Target {
   const kind = random.pick(kinds);
+  if (kind === 'semaphore') return { kind, name: random.pick(names), permits: random.pick(permits) };
   if (kind !== 'set') return { kind, name: random.pick(names) };
   const members = names.filter(() => random.chance(0.7));
   // The order in which they are named must not matter.
@@ -122,9 +143,9 @@ function makeTarget(random: Random, { kinds, names }: Things): Target {
   return { kind, names: members.length > 0 ? members : names };
 }
 
-function queuesIn({ kinds, names }: Things): [string, ...string[]] {
+function queuesIn({ kinds, names, permits }: Things): [string, ...string[]] {
   const queues = kinds.flatMap((kind) =>
-    kind === 'set' ? [] : names.flatMap((name) => queuesOf({ kind, name })),
+    kind === 'set' ? [] : names.flatMap((name) => queuesOf({ kind, name, permits: permits[0] })),
   );
   return [...new Set(queues)] as [string, ...string[]];
 }
@@ -152,11 +173,26 @@ function makeVisit(
     how,
     ...makeLifetime(random.fork('lifetime')),
     waitTimeoutMs: how !== 'try' && random.chance(0.35) ? random.skewed(0, 6_000) : undefined,
+    ...makeManners(random.fork('manners'), target, things),
     abortAfterMs: random.chance(0.2) ? random.skewed(0, 5_000) : undefined,
     claims,
     claimTimeoutMs: random.pick([1_000, 4_000, 10_000]),
     work: makeWork(random, target, claims, how, calm),
     end: random.pick(['release', 'release', 'release twice', 'release, then write']),
+  };
+}
+
+/** How it deals with others. */
+function makeManners(
+  random: Random,
+  { kind }: Target,
+  { lockDelayMs }: Things,
+): Pick<Visit, 'lockDelayMs' | 'asksAfterMs' | 'listens'> {
+  const isAskedFor = kind !== 'election' && kind !== 'semaphore';
+  return {
+    lockDelayMs: kind === 'read' || kind === 'write' ? undefined : lockDelayMs,
+    asksAfterMs: isAskedFor && random.chance(0.15) ? random.skewed(0, 3_000) : undefined,
+    listens: isAskedFor && random.chance(0.4),
   };
 }
 

@@ -6,10 +6,14 @@ import {
   type Contender,
   detailsOf,
   isDowngraded,
+  MARKS,
+  noteFirstOfMany,
   noteHeads,
   type PlaceInQueue,
   placeOf,
+  REQUESTS,
   revisionOf,
+  semaphoreOf,
 } from './queues.ts';
 import type { World } from './world.ts';
 
@@ -26,10 +30,21 @@ export interface DataWrite {
   readonly value: string;
 }
 
-/** The keys of one grant: all created at one revision, which is its token. */
+/** A semaphore after one revision of etcd. */
+export interface SemaphoreChange {
+  readonly semaphore: string;
+  /** As etcd has it; `undefined` before the first grant. */
+  readonly permits: number | undefined;
+  /** In the order in which they came. */
+  readonly queue: readonly Contender[];
+  readonly slots: readonly Contender[];
+  readonly revision: bigint;
+  readonly actor: string;
+}
+
+/** The keys of one grant, each as it was created for it: `key@revision`. */
 export interface Grant {
   readonly keys: readonly string[];
-  readonly token: bigint;
 }
 
 /**
@@ -46,6 +61,17 @@ export class Observer {
   onRemoved: (contender: Contender, actor: string) => void = () => {};
   /** A candidate's value was rewritten by its owner. */
   onRewritten: (contender: Contender, value: string) => void = () => {};
+  /** Of a semaphore: how many permits it has now, and had before. */
+  onLimit: (semaphore: string, before: number | undefined, permits: number) => void = () => {};
+  /** A revision changed the queue or the slots of a semaphore; both as they are now. */
+  onSemaphore: (change: SemaphoreChange) => void = () => {};
+  /** A holder put its mark, or took it back (`undefined`), where another one's stood before, or none. */
+  onMark: (owner: string | undefined, before: string | undefined) => void = () => {};
+  /** Somebody asked the holder of an acquisition to let go. */
+  onRequest: (acquisition: string, request: string) => void = () => {};
+  /** By semaphore, as etcd has it. */
+  readonly permits = new Map<string, number>();
+  readonly #marks = new Map<string, string | undefined>();
   readonly #etcd: SimulatedEtcd;
   readonly #world: World;
   /** By `key@createRevision`. */
@@ -67,34 +93,38 @@ export class Observer {
   }
 
   /** Whether the keys of exactly this grant are all there, untouched. */
-  isIntact({ keys, token }: Grant): boolean {
-    return keys.every((key) => {
-      const contender = this.contenders.get(key);
-      return contender?.createRevision === token && !contender.spoilt;
-    });
+  isIntact({ keys }: Grant): boolean {
+    return keys.every((id) => this.#stands(id)?.spoilt === false);
   }
 
   /** Whether others may hold beside this grant: it is a reader's, or a writer's who has become one. */
   isShared({ keys }: Grant): boolean {
-    return keys.every((key) => this.contenders.get(key)?.shares === true);
+    return keys.every((id) => this.#stands(id)?.shares === true);
   }
 
   /** Whether any key of this grant is there. */
-  isLeft({ keys, token }: Grant): boolean {
-    return keys.some((key) => this.contenders.get(key)?.createRevision === token);
+  isLeft({ keys }: Grant): boolean {
+    return keys.some((id) => this.#stands(id) !== undefined);
   }
 
-  /** What was created as this key at that revision. */
-  createdAs(key: string, token: bigint): Contender | undefined {
-    return this.#created.get(`${key}@${token}`);
+  /** What was created so, there or gone. */
+  createdAs(id: string): Contender | undefined {
+    return this.#created.get(id);
+  }
+
+  #stands(id: string): Contender | undefined {
+    const contender = this.#created.get(id);
+    return contender !== undefined && this.contenders.get(contender.key) === contender
+      ? contender
+      : undefined;
   }
 
   /** Whether at some revision all its keys stood, and nobody before any of them. */
-  wasFirst({ keys, token }: Grant): boolean {
+  wasFirst({ keys }: Grant): boolean {
     let from = 0n;
     let until: bigint | undefined;
-    for (const key of keys) {
-      const contender = this.createdAs(key, token);
+    for (const id of keys) {
+      const contender = this.createdAs(id);
       if (contender?.headRevision === undefined) return false;
       if (contender.headRevision > from) from = contender.headRevision;
       const { endRevision } = contender;
@@ -104,19 +134,19 @@ export class Observer {
   }
 
   /** On whose behalf the first of the keys went; `undefined`: all are there. */
-  removalOf({ keys, token }: Grant): string | undefined {
+  removalOf({ keys }: Grant): string | undefined {
     const went = keys
-      .map((key) => ({ id: `${key}@${token}`, at: this.createdAs(key, token)?.endRevision ?? 0n }))
+      .map((id) => ({ id, at: this.createdAs(id)?.endRevision ?? 0n }))
       .filter(({ id }) => this.#removals.has(id))
       .sort((a, b) => Number(a.at - b.at));
     return went[0] && this.#removals.get(went[0].id);
   }
 
   /** What somebody who had no business there did to one of the keys first. */
-  tamperingWith({ keys, token }: Grant): Tampering | undefined {
+  tamperingWith({ keys }: Grant): Tampering | undefined {
     let first: Tampering | undefined;
-    for (const key of keys) {
-      const tampering = this.#tampered.get(`${key}@${token}`);
+    for (const id of keys) {
+      const tampering = this.#tampered.get(id);
       if (tampering !== undefined && (first === undefined || tampering.at < first.at)) first = tampering;
     }
     return first;
@@ -157,17 +187,33 @@ export class Observer {
       if (place === undefined) this.#onOther(event);
       else {
         this.#onContender(event, key, place, values.get(detailsOf(key) ?? key));
-        touched.add(place.queue);
+        touched.add(semaphoreOf(place.queue) ?? place.queue);
       }
     }
     for (const queue of touched) this.#look(queue, revision);
   }
 
   #onOther(event: WatchEvent): void {
-    if (event.type !== 'put' || !event.kv.key.startsWith('data/')) return;
-    const { key, modRevision, value } = event.kv;
-    const text = new TextDecoder().decode(value);
+    const key = event.type === 'put' ? event.kv.key : event.key;
+    const text = event.type === 'put' ? new TextDecoder().decode(event.kv.value) : undefined;
+    if (key.startsWith(MARKS)) {
+      const before = this.#marks.get(key);
+      this.#marks.set(key, text);
+      this.onMark(text, before);
+    }
+    if (event.type !== 'put' || text === undefined) return;
+    const { modRevision } = event.kv;
+    if (key.startsWith(REQUESTS)) this.onRequest(key.slice(REQUESTS.length), text);
+    const semaphore = /^lockkeeper\/(semaphore\/.*)\/limit$/.exec(key)?.[1];
+    if (semaphore !== undefined) this.#limit(semaphore, Number(text));
+    if (!key.startsWith('data/')) return;
     this.onDataWrite({ key, actor: this.#etcd.actor, revision: modRevision, value: text });
+  }
+
+  #limit(semaphore: string, permits: number): void {
+    const before = this.permits.get(semaphore);
+    this.permits.set(semaphore, permits);
+    this.onLimit(semaphore, before, permits);
   }
 
   #onContender(event: WatchEvent, key: string, place: PlaceInQueue, details: Uint8Array | undefined): void {
@@ -186,6 +232,7 @@ export class Observer {
     const acquisition = acquisitionIn(details);
     const contender: Contender = {
       key,
+      id: `${key}@${createRevision}`,
       ...place,
       lease,
       acquisition,
@@ -196,7 +243,7 @@ export class Observer {
       headRevision: undefined,
       endRevision: undefined,
     };
-    this.#created.set(`${key}@${createRevision}`, contender);
+    this.#created.set(contender.id, contender);
     this.contenders.set(key, contender);
     contender.party.push(contender);
   }
@@ -211,12 +258,12 @@ export class Observer {
 
   #onGone(contender: Contender, revision: bigint): void {
     const { actor } = this.#etcd;
-    const { key, createRevision } = contender;
+    const { key, id } = contender;
     this.#noteStrange(contender);
     this.contenders.delete(key);
     contender.endRevision ??= revision;
     this.onRemoved(contender, actor);
-    this.#removals.set(`${key}@${createRevision}`, actor);
+    this.#removals.set(id, actor);
     if (actor === 'outside') this.#tamper(contender, 'deleted');
   }
 
@@ -242,16 +289,37 @@ export class Observer {
       this.#spoilt.push({ queue, process: owner, at: this.#world.now });
   }
 
-  #tamper({ key, createRevision }: Contender, how: Tampering['how']): void {
-    const id = `${key}@${createRevision}`;
+  #tamper({ id }: Contender, how: Tampering['how']): void {
     if (!this.#tampered.has(id)) this.#tampered.set(id, { how, at: this.#world.now });
   }
 
+  /** Whose mark stands there. */
+  markAt(key: string): string | undefined {
+    return this.#marks.get(key);
+  }
+
+  #in(queue: string): Contender[] {
+    return [...this.contenders.values()].filter((contender) => contender.queue === queue);
+  }
+
+  #lookAtSemaphore(semaphore: string, revision: bigint): void {
+    const permits = this.permits.get(semaphore);
+    const queue = this.#in(semaphore);
+    const slots = [...this.contenders.values()].filter(
+      (contender) => contender.queue !== semaphore && semaphoreOf(contender.queue) === semaphore,
+    );
+    noteFirstOfMany(queue, slots, permits ?? 1, this.#world.now, revision);
+    for (const slot of slots) noteHeads([slot], this.#world.now, revision);
+    this.onSemaphore({ semaphore, permits, queue, slots, revision, actor: this.#etcd.actor });
+  }
+
   #look(queue: string, revision: bigint): void {
-    const contenders: Contender[] = [];
-    for (const contender of this.contenders.values()) {
-      if (contender.queue === queue) contenders.push(contender);
+    const semaphore = semaphoreOf(queue);
+    if (semaphore !== undefined) {
+      this.#lookAtSemaphore(semaphore, revision);
+      return;
     }
+    const contenders = this.#in(queue);
     noteHeads(contenders, this.#world.now, revision);
     if (queue.startsWith('election/')) this.leadersOf(queue).stands(contenders[0], revision, this.#world.now);
   }

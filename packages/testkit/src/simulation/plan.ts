@@ -32,6 +32,12 @@ export function isCalm({ network, faults, clients }: Plan): boolean {
   );
 }
 
+/** Everybody's who asks for one; 0: nobody does. */
+export function lockDelayOf({ clients }: Plan): number {
+  const visits = clients.flatMap(({ workers }) => workers.flat());
+  return Math.max(0, ...visits.map(({ lockDelayMs }) => lockDelayMs ?? 0));
+}
+
 export function isHarmless(kind: Fault['kind']): boolean {
   return HARMLESS.has(kind);
 }
@@ -78,6 +84,11 @@ export interface Visit {
   readonly maxHoldMs: number | undefined;
   readonly waitTimeoutMs: number | undefined;
   readonly abortAfterMs: number | undefined;
+  readonly lockDelayMs: number | undefined;
+  /** Asks whoever holds to let go, so long after the call. */
+  readonly asksAfterMs: number | undefined;
+  /** Listens to those who ask it. */
+  readonly listens: boolean;
   /** Claims at the guard; only then it is read and written under it. */
   readonly claims: boolean;
   readonly claimTimeoutMs: number;

@@ -16,7 +16,7 @@ export interface Proclamation {
 export class ProclaimRules {
   readonly #observer: Observer;
   readonly #report: (kind: string, message: string) => void;
-  /** By `key@token`. */
+  /** By the id of its key. */
   readonly #ofTerm = new Map<string, Proclamation[]>();
 
   constructor(observer: Observer, report: (kind: string, message: string) => void) {
@@ -25,7 +25,7 @@ export class ProclaimRules {
   }
 
   begun(held: Held, value: string): Proclamation {
-    const id = `${held.keys[0]}@${held.token}`;
+    const [id = ''] = held.keys;
     const earlier = this.#ofTerm.get(id) ?? [];
     const call = { held, value, number: earlier.length, takenEffect: false };
     this.#ofTerm.set(id, [...earlier, call]);
@@ -33,8 +33,8 @@ export class ProclaimRules {
   }
 
   /** A value was written to a candidate's key by its own process. */
-  wrote({ key, createRevision, headRevision }: Contender, value: string): void {
-    const calls = this.#ofTerm.get(`${key}@${createRevision}`) ?? [];
+  wrote({ key, id, headRevision }: Contender, value: string): void {
+    const calls = this.#ofTerm.get(id) ?? [];
     const call = calls.find((each) => each.value === value);
     if (headRevision === undefined || call === undefined) {
       this.#report('false-proclamation', `${key}: "${value}" was written, which no leader had proclaimed`);

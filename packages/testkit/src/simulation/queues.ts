@@ -13,6 +13,8 @@ export interface PlaceInQueue {
 /** A key of a queue as it stands in etcd. */
 export interface Contender extends PlaceInQueue {
   readonly key: string;
+  /** Of this key as it was created this time: `key@revision`. */
+  readonly id: string;
   readonly lease: bigint;
   readonly acquisition: string | undefined;
   readonly createRevision: bigint;
@@ -36,11 +38,27 @@ export function placeOf(key: string): PlaceInQueue | undefined {
     return { queue: `${kind}/${name}`, shares: false, isRewritable: kind === 'election' };
   if (kind === 'rw' && last !== undefined)
     return { queue: `rw/${name}`, shares: next === 'r', isRewritable: next === 'w' };
+  if (kind === 'semaphore' && (next === 'queue' || next === 'slots') && last !== undefined) {
+    const queue = next === 'slots' ? slotOf(`semaphore/${name}`, last) : `semaphore/${name}`;
+    return { queue, shares: false, isRewritable: false };
+  }
   return undefined;
+}
+
+/** A slot of a semaphore, as a queue of its own: in it nobody waits. */
+export function slotOf(semaphore: string, slot: number | string): string {
+  return `${semaphore}/${slot}`;
+}
+
+/** Of a slot or of the queue before all of them; `undefined`: of no semaphore. */
+export function semaphoreOf(queue: string): string | undefined {
+  return /^semaphore\/[^/]*/.exec(queue)?.[0];
 }
 
 /** A key of that queue which another program would write, without details. */
 export function strangersKey(queue: string, lease: bigint): string {
+  const semaphore = semaphoreOf(queue);
+  if (semaphore !== undefined) return `lockkeeper/${semaphore}/queue/${lease.toString(16)}`;
   return `lockkeeper/${queue}/${queue.startsWith('rw/') ? 'w/' : ''}${lease.toString(16)}`;
 }
 
@@ -51,6 +69,9 @@ export function detailsOf(key: string): string | undefined {
 }
 
 export const CANDIDATES = 'lockkeeper/candidates/';
+/** What holders leave until their release, where a lock-delay is asked for. */
+export const MARKS = 'lockkeeper/delay/';
+export const REQUESTS = 'lockkeeper/requests/';
 
 export function revisionOf(event: WatchEvent): bigint {
   return event.type === 'put' ? event.kv.modRevision : event.modRevision;
@@ -87,4 +108,28 @@ export function noteHeads(queue: Iterable<Contender>, now: number, revision: big
     writer ||= !contender.shares;
     if (writer) return;
   }
+}
+
+/**
+ * The same of a semaphore: as many are first as there are permits, while a slot is free or theirs. Before the first
+ * grant nobody knows how many that are, but one.
+ */
+export function noteFirstOfMany(
+  queue: readonly Contender[],
+  slots: readonly Contender[],
+  permits: number,
+  now: number,
+  revision: bigint,
+): void {
+  for (const [place, contender] of queue.entries()) {
+    const holds = slots.some((slot) => isOfSame(slot, contender));
+    if (place < permits && !contender.spoilt && (holds || slots.length < permits)) {
+      contender.headSince ??= now;
+      contender.headRevision ??= revision;
+    } else if (!holds) contender.headSince = undefined;
+  }
+}
+
+export function isOfSame(one: Contender, other: Contender): boolean {
+  return one.acquisition !== undefined && one.acquisition === other.acquisition;
 }

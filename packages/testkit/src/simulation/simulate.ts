@@ -7,7 +7,7 @@ import { SimulatedEtcd } from './etcd.ts';
 import { befall, type Stage } from './faults.ts';
 import { Network } from './network.ts';
 import { Observer } from './observer.ts';
-import { isCalm, type Plan } from './plan.ts';
+import { isCalm, lockDelayOf, type Plan } from './plan.ts';
 import { SimulatedProcess } from './process.ts';
 import { Random } from './random.ts';
 import { SimulatedStorage } from './storage.ts';
@@ -83,7 +83,7 @@ class OneSimulation {
     const etcd = new SimulatedEtcd(world, random.fork('etcd'), (clock) => subject.memoryStore({ clock }));
     const trace = traced ? new Trace(world) : undefined;
     const observer = new Observer(etcd, world);
-    const checker = new Checker(world, etcd, observer, isCalm(plan));
+    const checker = new Checker(world, etcd, observer, isCalm(plan), lockDelayOf(plan));
     const around: Surroundings = {
       world,
       network,

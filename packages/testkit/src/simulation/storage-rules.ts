@@ -5,7 +5,7 @@ import type { GuardedWrite, Resource } from './storage.ts';
 /** The value of a key that is written under `hold.compare()`. */
 export interface EtcdValue {
   readonly by: string;
-  /** The keys and the token of the hold. */
+  /** The keys of the hold, each as it was created for it, and its token. */
   readonly keys: readonly string[];
   readonly token: string;
   /** The ModRevision of the value that was read before; 0: there was none. */
@@ -131,7 +131,7 @@ export class StorageRules {
     const write = JSON.parse(value) as EtcdValue;
     const before = this.#etcdValues.get(key);
     this.#etcdValues.set(key, { by: write.by, revision });
-    if (!passesFence({ keys: write.keys, token: BigInt(write.token) })) {
+    if (!passesFence(write)) {
       this.#report('stale-write', `${key}: written under token ${write.token}, whose key was gone`);
     }
     if (before !== undefined && before.by !== write.by && String(before.revision) !== write.saw) {

@@ -1,4 +1,4 @@
-import type { AcquireOptions, Hold, LockkeeperError, Term } from '@lockkeeper/core';
+import type { AcquireOptions, Lock, LockkeeperError, Term } from '@lockkeeper/core';
 import type { Attempt, Cancellation, Seat } from './acquire-rules.ts';
 import type { Checker } from './checker.ts';
 import type { Surroundings } from './connection.ts';
@@ -7,7 +7,15 @@ import { type HoldersWork, WorkFailed } from './holders-work.ts';
 import type { Visit } from './plan.ts';
 import type { SimulatedProcess } from './process.ts';
 import type { SimulatedStorage } from './storage.ts';
-import { describeTarget, electionOf, lockOf, queuesOf } from './target.ts';
+import {
+  type Acquirable,
+  type AnyHold,
+  acquirableOf,
+  describeTarget,
+  electionOf,
+  lockOf,
+  queuesOf,
+} from './target.ts';
 
 /** Who visits, and what is around. */
 export interface Visiting {
@@ -54,19 +62,43 @@ class OneVisit {
     this.#cancellation = cancellation;
     this.#what = `${describeTarget(plan.target)} (${plan.id})`;
     const { storage, process } = visiting;
-    const { waitTimeoutMs, claimTimeoutMs, minHoldMs, maxHoldMs } = plan;
+    const { waitTimeoutMs, claimTimeoutMs, minHoldMs, maxHoldMs, lockDelayMs } = plan;
     const reads = plan.target.kind === 'read';
     const guards = queuesOf(plan.target).map((queue) => storage.guardFor(process, queue, reads));
     const claims = plan.claims ? guards : [];
-    this.#options = { signal, waitTimeoutMs, claims, claimTimeoutMs, minHoldMs, maxHoldMs };
+    this.#options = { signal, waitTimeoutMs, claims, claimTimeoutMs, minHoldMs, maxHoldMs, lockDelayMs };
   }
 
   async make(): Promise<void> {
     const { how, target, waitTimeoutMs, isolated } = this.#plan;
     const waits = waitTimeoutMs === undefined ? '' : `, waits ${Math.round(waitTimeoutMs)} ms`;
     this.#say(`${how} ${this.#what}${isolated ? ', isolated' : ''}${waits}`);
+    this.#perhapsAsk();
     if (how !== 'using') return this.#holding();
     return target.kind === 'election' ? this.#leading(target.name) : this.#using();
+  }
+
+  #perhapsAsk(): void {
+    const { target, asksAfterMs } = this.#plan;
+    if (asksAfterMs === undefined || target.kind === 'election' || target.kind === 'semaphore') return;
+    const lock = lockOf(this.#seat.keeper, target, {});
+    this.#visiting.process.setTimer(asksAfterMs, () => void this.#ask(lock));
+  }
+
+  async #ask(lock: Lock): Promise<void> {
+    try {
+      const { asked } = await lock.requestRelease({ reason: this.#plan.id });
+      this.#say(`asked ${asked} to let go of ${this.#what}`);
+    } catch (error) {
+      const { code } = error as LockkeeperError;
+      const may =
+        code === 'unreachable' ||
+        code === 'limit-exceeded' ||
+        // Its own lease ended before the request was written.
+        code === 'lease-not-found' ||
+        (code === 'closed' && this.#seat.closing);
+      if (!may) this.#visiting.checker.report('false-error', `asking for ${this.#what}: ${error}`);
+    }
   }
 
   #begin(): Attempt {
@@ -88,7 +120,7 @@ class OneVisit {
     const { checker, work } = this.#visiting;
     const { end, claims, id } = this.#plan;
     const attempt = this.#begin();
-    let hold: Hold | undefined;
+    let hold: AnyHold | undefined;
     try {
       hold = await this.#acquire();
     } catch (error) {
@@ -108,23 +140,30 @@ class OneVisit {
     if (end === 'release, then write' && claims) await work.writeAll(held, `${id}.late`, 0);
   }
 
-  async #acquire(): Promise<Hold | undefined> {
+  async #acquire(): Promise<AnyHold | undefined> {
     const { target, how, isolated, id } = this.#plan;
     const { keeper } = this.#seat;
     if (target.kind === 'election')
       return electionOf(keeper, target.name, { isolated }).campaign({ ...this.#options, value: id });
-    const lock = lockOf(keeper, target, { isolated });
+    const lock = this.#acquirable(target);
     return how === 'try' ? (await lock.tryAcquire(this.#options)).hold : lock.acquire(this.#options);
+  }
+
+  #acquirable(target: Exclude<Visit['target'], { kind: 'election' }>): Acquirable {
+    const { isolated, claims } = this.#plan;
+    const { storage, process } = this.#visiting;
+    const guardsOf = (resource: string) => (claims ? [storage.guardFor(process, resource)] : []);
+    return acquirableOf(this.#seat.keeper, target, { isolated }, guardsOf);
   }
 
   async #using(): Promise<void> {
     const { checker, work } = this.#visiting;
-    const { target, isolated, id } = this.#plan;
+    const { target, id } = this.#plan;
     if (target.kind === 'election') return;
     const attempt = this.#begin();
     let held: Held | undefined;
     try {
-      await lockOf(this.#seat.keeper, target, { isolated }).using(this.#options, async (hold) => {
+      await this.#acquirable(target).using(this.#options, async (hold) => {
         held = this.#granted(attempt, hold);
         try {
           await work.do(held, this.#plan.work, id);
@@ -204,9 +243,14 @@ class OneVisit {
     this.#visiting.checker.acquiring.failed(attempt, error);
   }
 
-  #granted(attempt: Attempt, hold: Hold): Held {
+  #granted(attempt: Attempt, hold: AnyHold): Held {
     const held = this.#visiting.checker.granted(attempt, hold);
     this.#say(`holds ${this.#what}, token ${held.token}`);
+    const { requests } = this.#visiting.checker;
+    if (this.#plan.listens && hold.onReleaseRequested !== undefined) {
+      requests.listens(held);
+      hold.onReleaseRequested(({ reason }) => requests.heard(held, reason));
+    }
     held.signal.addEventListener('abort', () => {
       const { code, lossCause, message } = held.signal.reason as LockkeeperError;
       this.#say(`is told of ${this.#what}: ${lossCause ?? code ?? message}`);
