@@ -550,20 +550,6 @@ export const mutations: readonly Mutation[] = [
     ],
   },
   {
-    name: 'the number of permits is not compared',
-    harm: 'whoever believes in another number changes it for everybody',
-    edits: [
-      {
-        file: 'semaphore/admission.ts',
-        find: `          stored === undefined
-            ? { key: limit, target: 'createRevision', is: '=', to: 0n }
-            : { key: limit, target: 'value', is: '=', to: String(stored) },
-`,
-        replace: '',
-      },
-    ],
-  },
-  {
     name: 'a slot is kept at the release',
     harm: 'there is one permit less from then on',
     edits: [

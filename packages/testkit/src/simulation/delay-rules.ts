@@ -1,4 +1,4 @@
-import type { Held } from './held.ts';
+import { describeHeld, type Held } from './held.ts';
 import type { Observer } from './observer.ts';
 import { type Contender, MARKS } from './queues.ts';
 
@@ -41,7 +41,8 @@ export class DelayRules {
     const since = held === undefined ? this.#owing.get(before ?? '') : undefined;
     const isDue = since === undefined || now - since >= this.#lockDelayMs / CLOCKS - 2;
     if (held === undefined ? isDue : mayBeReleased(held)) return;
-    this.#report('mark-taken-back', `the mark of ${before} is gone, which was not released`);
+    const whose = held === undefined ? 'one who was never granted' : describeHeld(held);
+    this.#report('mark-taken-back', `the mark of ${whose} is gone without a release`);
   }
 
   granted(held: Held, now: number): void {

@@ -1,5 +1,5 @@
 import type { Operation, Txn, TxnReply } from '@lockkeeper/core';
-import { CANDIDATES } from './queues.ts';
+import { CANDIDATES, REQUESTS } from './queues.ts';
 import type { Trace } from './trace.ts';
 
 /** What a request is, for people who read a trace. */
@@ -35,6 +35,8 @@ export function describeTxn(txn: Txn, trace: () => Trace | undefined): Described
 
 function verbOfPut(key: string): string {
   if (key.endsWith('/lineage')) return 'lineage';
+  if (key.startsWith(REQUESTS)) return 'ask';
+  if (key.startsWith('lockkeeper/semaphore/')) return 'take';
   return key.startsWith('lockkeeper/election/') ? 'proclaim' : 'txn';
 }
 

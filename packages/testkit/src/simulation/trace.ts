@@ -44,7 +44,8 @@ export class Trace {
   key(key: string): string {
     const [root, kind, ...segments] = key.split('/');
     if (root !== 'lockkeeper' || kind === undefined) return key;
-    if (kind === 'cancelled') return `cancelled/${this.acquisition(segments[0])}`;
+    if (kind === 'cancelled' || kind === 'requests') return `${kind}/${this.acquisition(segments[0])}`;
+    if (segments.at(-2) === 'slots') return [kind, ...segments].join('/');
     const contender = segments.pop() ?? '';
     const [lease = '', slot] = contender.split('.');
     if (segments.length === 0 || !/^[0-9a-f]+$/.test(lease)) return key;
