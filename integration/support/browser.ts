@@ -73,7 +73,8 @@ export class Browser implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#child.kill('SIGKILL');
+    // Killed, it would leave processes of its own behind for a moment, which write into its folder.
+    await Promise.race([this.send('Browser.close'), this.#ended]);
     await this.#ended;
     await rm(this.#home, { recursive: true, force: true, maxRetries: 3 });
   }
