@@ -35,10 +35,14 @@ export interface LateWrite<Result> {
   readonly newer: { readonly token: FencingToken; readonly result: Result };
 }
 
+/** A write that goes by way of the late keeper itself, such as `fencedTxn(hold)`, gets no further before that. */
+const OWN_ETCD_AFTER_MS = 1_000;
+
 /**
  * One late write, in this process: a holder reads, and stands still past its lease, since nothing of its keeper runs
  * and nothing reaches it; another one gets the lock, reads, and writes; then the first writes with its old token, as
- * if it had just looked: its hold still says `held`.
+ * if it had just looked: its hold still says `held`. A late write that has not ended after a second gets its keeper's
+ * connection back, so that one inside etcd (`fencedTxn(hold)`) arrives there.
  *
  * For storages with a guard in tests of your own; `lateWriteDrill` shows the same with real processes. What shall be
  * in the storage afterwards is for the test to say: look there.
@@ -66,15 +70,20 @@ export async function lateWrite<Read = undefined, Result = unknown>(
 
   clock.freeze();
   const network = proxy.blackhole();
+  const goOn = () => {
+    network.restore();
+    clock.thaw();
+  };
   try {
     const hold = await acquire(newerKeeper);
     const result = await write(hold, await read(hold));
+    const ownEtcd = setTimeout(goOn, OWN_ETCD_AFTER_MS);
     const late = await attempt(lateHold.token, () => write(lateHold, lateRead));
+    clearTimeout(ownEtcd);
     await hold.release();
     return { late, newer: { token: hold.token, result } };
   } finally {
-    network.restore();
-    clock.thaw();
+    goOn();
   }
 }
 

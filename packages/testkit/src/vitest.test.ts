@@ -1,3 +1,4 @@
+import { fencedTxn } from '@lockkeeper/core';
 import { memoryGuard } from '@lockkeeper/resource-guard/memory';
 import { describe, expect } from 'vitest';
 import type { EchoCommand, EchoMessage } from './fixtures/echo-worker.ts';
@@ -78,6 +79,17 @@ describe('lateWriter', () => {
     });
     expect(late).toMatchObject({ outcome: 'refused', error: { code: 'stale-token' } });
     expect(account).toBe(`${newer.token.revision} `);
+  });
+
+  test('and by etcd, where the write is one of its transactions', async ({ lateWriter, keeper }) => {
+    const key = 'late-writer/account';
+    const { late, newer } = await lateWriter.run({
+      lock: 'account',
+      write: (hold) => fencedTxn(hold).put(key, String(hold.token)).commit(),
+    });
+    expect(late).toMatchObject({ outcome: 'refused', error: { code: 'lost' } });
+    const { kvs } = await keeper.coordinator.range({ key });
+    expect(kvs.map(({ value }) => new TextDecoder().decode(value))).toEqual([String(newer.token)]);
   });
 
   test('fails with what the newer holder is told', async ({ lateWriter }) => {
