@@ -52,6 +52,8 @@ const rejected: [rule: string, file: string, source: string][] = [
   [IMPORTS, `${GUARD}/postgres/other.ts`, imports('etcd3')],
   [IMPORTS, 'packages/testkit/src/etcd3.ts', imports('etcd3')],
   [IMPORTS, 'packages/testkit/src/cli.ts', imports('@lockkeeper/cli')],
+  [IMPORTS, 'packages/testkit/src/worker/vitest.ts', imports('vitest')],
+  [IMPORTS, 'packages/testkit/src/vitest.ts', imports('etcd3')],
   [IMPORTS, 'packages/testkit/src/integration.ts', imports('../../../integration/suite.ts')],
   [IMPORTS, 'scripts/integration.ts', imports('@lockkeeper/integration')],
   [IMPORTS, 'integration/by-path.ts', imports('../packages/core/src/index.ts')],
@@ -90,6 +92,7 @@ const accepted: [file: string, source: string][] = [
   [`${GUARD}/fencing.ts`, imports('@lockkeeper/fencing')],
   ['packages/testkit/src/core.ts', imports('@lockkeeper/core')],
   ['packages/testkit/src/guard.ts', imports('@lockkeeper/resource-guard/memory')],
+  ['packages/testkit/src/fixtures/server-that.ts', imports('vitest')],
   ['integration/some.test.ts', imports('@lockkeeper/testkit')],
   ['scripts/some.mjs', "console.log('x');\n"],
 ];
@@ -99,7 +102,7 @@ const dependencies = {
   fencing: {},
   core: { '@lockkeeper/fencing': '*', '@grpc/grpc-js': '*', etcd3: '*' },
   'resource-guard': { '@lockkeeper/fencing': '*', pg: '*' },
-  testkit: { '@lockkeeper/core': '*', '@lockkeeper/resource-guard': '*' },
+  testkit: { '@lockkeeper/core': '*', '@lockkeeper/resource-guard': '*', vitest: '*' },
 };
 
 interface Diagnostic {
