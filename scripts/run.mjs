@@ -70,6 +70,13 @@ async function besideEngine(command, env = {}) {
   return node([main, ...command], { LOCKKEEPER_SERVERS: servers, ...env });
 }
 
+/** @param {readonly string[]} args */
+async function experiment(args) {
+  await setUpAll();
+  const main = join(root, 'integration', 'experiment', 'main.ts');
+  return node(['--conditions=@lockkeeper/source', '--import', 'tsx', main, ...args]);
+}
+
 /**
  * Every server that anything is tested on.
  *
@@ -221,6 +228,7 @@ const commands = {
   demo,
   simulate,
   matrix,
+  experiment,
   'bench:guards': benchGuards,
   test,
   faults,
