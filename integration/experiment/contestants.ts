@@ -21,9 +21,3 @@ export interface Setting {
   /** Between reading the list and writing it back: uniform, from 0 to this. */
   readonly workMs: number;
 }
-
-/**
- * How one update ended, as its process was told: written and nothing amiss; refused by the guard; written or not, and
- * then told that the lock was lost; never sent, for the lock was lost before.
- */
-export type Outcome = 'acknowledged' | 'refused' | 'unknown' | 'unsent';

@@ -1,53 +1,66 @@
-// The three ways to do one update under a lock. All read, work, and write, and end as the process was told.
+// The three ways to do one update under a lock. All read, work, and write.
 import { setTimeout as delay } from 'node:timers/promises';
 import { connect } from '@lockkeeper/core';
-import { GuardError } from '@lockkeeper/fencing';
+import type { FencingToken } from '@lockkeeper/fencing';
 import { postgresGuard } from '@lockkeeper/resource-guard/postgres';
+import type { RecordedProcess } from '@lockkeeper/testkit';
 import { Etcd3, EtcdLockFailedError } from 'etcd3';
 import type pg from 'pg';
-import type { Outcome, Setting } from './contestants.ts';
+import type { Setting } from './contestants.ts';
 import { type List, ListStore } from './list-store.ts';
 
-export interface Ending {
-  readonly outcome: Outcome;
-  /** What the process was told, where that was bad news. */
-  readonly why?: string;
-}
-
 export interface CriticalSection extends AsyncDisposable {
-  /** Appends `element` to the list, under the lock. */
-  update(element: string): Promise<Ending>;
+  /** Appends `element` to the list, under the lock, and writes down how each step ended. */
+  update(element: string): Promise<void>;
 }
 
-const NAME = 'list';
+/** The name of the lock, and of what it is for. */
+export const NAME = 'list';
 
-export async function openCriticalSection(setting: Setting, pool: pg.Pool): Promise<CriticalSection> {
+export async function openCriticalSection(
+  setting: Setting,
+  pool: pg.Pool,
+  me: RecordedProcess,
+): Promise<CriticalSection> {
   const store = new ListStore(pool, setting.contestant);
   const { underLock, close } =
     setting.contestant === 'etcd3' ? etcd3Way(setting, store) : await ourWay(setting, store, pool);
+  const append = async (element: string, held: Held): Promise<void> => {
+    const list = await store.read();
+    await delay(Math.random() * setting.workMs);
+    const write = { f: 'write', resource: NAME, entry: element, token: held.token } as const;
+    await me.run(write, () => held.write({ ...list, elements: [...list.elements, element] }));
+  };
   return {
     update: async (element) => {
-      let sent = false;
+      let step = me.invoke({ f: 'acquire', lock: NAME });
       try {
-        await underLock(async (write) => {
-          const { number, elements } = await store.read();
-          await delay(Math.random() * setting.workMs);
-          sent = true;
-          await write({ number, elements: [...elements, element] });
+        await underLock(async (held) => {
+          step.ok({ token: held.token });
+          try {
+            await append(element, held);
+          } finally {
+            step = me.invoke({ f: 'release', lock: NAME, token: held.token });
+          }
         });
-        return { outcome: 'acknowledged' };
+        step.ok();
       } catch (error) {
-        const outcome = isRefusal(error) ? 'refused' : sent ? 'unknown' : 'unsent';
-        return { outcome, why: String(error) };
+        step.unknown(error);
       }
     },
     [Symbol.asyncDispose]: close,
   };
 }
 
+interface Held {
+  /** None of the `etcd3` package's: it has no order. */
+  readonly token: FencingToken | undefined;
+  write(list: List): Promise<void>;
+}
+
 interface Way {
   /** Does `work` under the lock; rejects where anything went wrong. */
-  underLock(work: (write: (list: List) => Promise<void>) => Promise<void>): Promise<void>;
+  underLock(work: (held: Held) => Promise<void>): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -61,14 +74,17 @@ async function ourWay(setting: Setting, store: ListStore, pool: pg.Pool): Promis
   const lock = keeper.lock(NAME);
   const close = () => keeper.close();
   if (setting.contestant === 'lock') {
-    return { underLock: (work) => lock.using({}, () => work((list) => store.write(list))), close };
+    return {
+      underLock: (work) => lock.using({}, ({ token }) => work({ token, write: (list) => store.write(list) })),
+      close,
+    };
   }
   const guard = postgresGuard(pool, { resource: NAME });
   return {
     // The token is read early: asked for after the pause, the hold would say by itself that it is lost.
     underLock: (work) =>
       lock.using({ claims: [guard] }, ({ token }) =>
-        work((list) => guard.run(token, (tx) => store.write(list, tx))),
+        work({ token, write: (list) => guard.run(token, (tx) => store.write(list, tx)) }),
       ),
     close,
   };
@@ -96,7 +112,7 @@ function etcd3Way(setting: Setting, store: ListStore): Way {
     async underLock(work) {
       const lock = await acquire();
       try {
-        await work((list) => store.write(list));
+        await work({ token: undefined, write: (list) => store.write(list) });
       } finally {
         await lock.release();
       }
@@ -105,10 +121,4 @@ function etcd3Way(setting: Setting, store: ListStore): Way {
       client.close();
     },
   };
-}
-
-const REFUSALS: readonly string[] = ['stale-token', 'sealed'];
-
-function isRefusal(error: unknown): boolean {
-  return error instanceof GuardError && REFUSALS.includes(error.code);
 }

@@ -1,7 +1,17 @@
 // One contestant at work: its processes, their pauses, and what they were told.
 import { setTimeout as delay } from 'node:timers/promises';
-import { startWorker, type Worker, type WorkerMessage } from '@lockkeeper/testkit';
-import type { Contestant, Outcome, Setting } from './contestants.ts';
+import {
+  checkHistory,
+  type History,
+  type HistoryMessage,
+  HistoryRecorder,
+  historyFromMessages,
+  mergeHistories,
+  startWorker,
+  type Worker,
+} from '@lockkeeper/testkit';
+import type { Contestant, Setting } from './contestants.ts';
+import { NAME } from './critical-section.ts';
 import type { ListStore } from './list-store.ts';
 
 export const PROCESSES = 5;
@@ -14,29 +24,25 @@ const PAUSE_MS = [1_500, 5_000] as const;
 /** One row of the result. */
 export interface Tally {
   readonly contestant: Contestant;
+  /** Writes that the storage confirmed. */
   readonly acknowledged: number;
-  /** Acknowledged, and not in the list. */
+  /** Confirmed, and not in the list. */
   readonly lost: number;
-  /** Updates that a guard refused, each of them a late write. */
+  /** Writes that came late and were refused, which only a guard does. */
   readonly refused: number;
-  /** Written, or not, by a process that was then told that it had lost the lock. */
+  /** Writes that nobody confirmed, nor refused. */
   readonly unknown: number;
   readonly pauses: number;
-}
-
-interface Update extends WorkerMessage {
-  readonly type: 'update';
-  readonly element: string;
-  readonly outcome: Outcome;
 }
 
 export class Group implements AsyncDisposable {
   readonly contestant: Contestant;
   readonly #store: ListStore;
-  readonly #workers: readonly Worker[];
-  #pauses = 0;
+  readonly #workers: readonly Worker<HistoryMessage>[];
+  /** What befalls the processes, as they cannot tell it themselves. */
+  readonly #pauses = new HistoryRecorder();
 
-  private constructor(contestant: Contestant, store: ListStore, workers: readonly Worker[]) {
+  private constructor(contestant: Contestant, store: ListStore, workers: readonly Worker<HistoryMessage>[]) {
     this.contestant = contestant;
     this.#store = store;
     this.#workers = workers;
@@ -52,7 +58,7 @@ export class Group implements AsyncDisposable {
     const workers = await Promise.all(
       names.map((name) => {
         const setting: Setting = { contestant, name, ...servers, ttlMs: TTL_MS, workMs: WORK_MS };
-        return startWorker(file, { name, args: [JSON.stringify(setting)] });
+        return startWorker<HistoryMessage>(file, { name, args: [JSON.stringify(setting)] });
       }),
     );
     return new Group(contestant, store, workers);
@@ -63,12 +69,13 @@ export class Group implements AsyncDisposable {
     await Promise.all(this.#workers.map((worker) => this.#pauseNowAndThen(worker, signal)));
   }
 
-  async #pauseNowAndThen(worker: Worker, signal: AbortSignal): Promise<void> {
+  async #pauseNowAndThen(worker: Worker<HistoryMessage>, signal: AbortSignal): Promise<void> {
     while (await passes(between(BETWEEN_PAUSES_MS), signal)) {
       await worker.pause();
-      this.#pauses += 1;
+      this.#pauses.process(worker.name).info({ f: 'pause' });
       await passes(between(PAUSE_MS), signal);
-      worker.resume();
+      this.#pauses.process(worker.name).info({ f: 'resume' });
+      await worker.resume();
     }
   }
 
@@ -82,21 +89,16 @@ export class Group implements AsyncDisposable {
     }
   }
 
-  /** As far as it has come. An update that is under way counts nowhere. */
-  async tally(): Promise<Tally> {
-    const updates = this.#workers.flatMap(({ messages }) => messages.map(({ message }) => message as Update));
-    const elements = (outcome: Outcome) =>
-      updates.filter((update) => update.outcome === outcome).map(({ element }) => element);
-    const acknowledged = elements('acknowledged');
-    const found = await this.#store.all();
-    return {
-      contestant: this.contestant,
-      acknowledged: acknowledged.length,
-      lost: acknowledged.filter((element) => !found.has(element)).length,
-      refused: elements('refused').length,
-      unknown: elements('unknown').length,
-      pauses: this.#pauses,
-    };
+  /** As far as it has come; a look at the list, taken now, is its end. */
+  async history(): Promise<History> {
+    const looking = new HistoryRecorder();
+    const told = this.#workers.map(({ messages }) => messages);
+    await looking.process('list').run(
+      { f: 'read', resource: NAME, final: true },
+      () => this.#store.all(),
+      (entries) => ({ entries }),
+    );
+    return mergeHistories(historyFromMessages(...told), this.#pauses.history, looking.history);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -107,6 +109,25 @@ export class Group implements AsyncDisposable {
 /** Whether the time has passed before `signal` aborted. */
 function passes(milliseconds: number, signal: AbortSignal): Promise<boolean> {
   return delay(milliseconds, true, { signal }).catch(() => false);
+}
+
+export function tallyOf(contestant: Contestant, history: History): Tally {
+  const writes = new Set<string>();
+  const counts = { ok: 0, fail: 0, unknown: 0, invoke: 0, info: 0, pauses: 0 };
+  for (const event of history) {
+    if (event.type === 'info') counts.pauses += Number(event.f === 'pause');
+    else if (event.type === 'invoke') {
+      if (event.f === 'write') writes.add(`${event.process} ${event.op}`);
+    } else if (writes.has(`${event.process} ${event.op}`)) counts[event.type] += 1;
+  }
+  return {
+    contestant,
+    acknowledged: counts.ok,
+    lost: checkHistory(history).filter(({ kind }) => kind === 'lost-update').length,
+    refused: counts.fail,
+    unknown: counts.unknown,
+    pauses: counts.pauses,
+  };
 }
 
 function between([low, high]: readonly [number, number]): number {

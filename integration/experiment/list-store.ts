@@ -49,8 +49,8 @@ export class ListStore {
   }
 
   /** Every element of every list. */
-  async all(): Promise<ReadonlySet<string>> {
+  async all(): Promise<readonly string[]> {
     const { rows } = await this.#pool.query<List>(`SELECT number, elements FROM ${this.#table}`);
-    return new Set(rows.flatMap(({ elements }) => elements));
+    return rows.flatMap(({ elements }) => elements);
   }
 }

@@ -2,10 +2,10 @@
 import { setMaxListeners } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
 import { postgresGuard } from '@lockkeeper/resource-guard/postgres';
-import { startEtcd, startPostgres } from '@lockkeeper/testkit';
+import { type History, startEtcd, startPostgres } from '@lockkeeper/testkit';
 import pg from 'pg';
-import { NAMES } from './contestants.ts';
-import { Group, type Tally } from './group.ts';
+import { type Contestant, NAMES } from './contestants.ts';
+import { Group, type Tally, tallyOf } from './group.ts';
 import { ListStore } from './list-store.ts';
 
 export interface Experiment {
@@ -13,6 +13,7 @@ export interface Experiment {
   readonly servers: string;
   readonly seconds: number;
   readonly rows: readonly Tally[];
+  readonly histories: Readonly<Record<Contestant, History>>;
 }
 
 const REPORT_EVERY_MS = 10_000;
@@ -33,10 +34,10 @@ export async function runExperiment(seconds: number, say: (line: string) => void
   setMaxListeners(0, enough.signal);
   const pauses = Promise.all(groups.all.map((group) => group.pauseUntil(enough.signal)));
   try {
-    let rows = await groups.tally();
+    let rows = tallies(await groups.histories());
     while (elapsed() < seconds || (elapsed() < 3 * seconds && !showsLosses(rows))) {
       await delay(Math.min(REPORT_EVERY_MS, seconds * 1000));
-      rows = await groups.tally();
+      rows = tallies(await groups.histories());
       say(`${elapsed().toFixed(0)} s: ${rows.map(progressOf).join('; ')}`);
     }
   } finally {
@@ -45,10 +46,12 @@ export async function runExperiment(seconds: number, say: (line: string) => void
   }
   const took = elapsed();
   await Promise.all(groups.all.map((group) => group.finish()));
+  const histories = await groups.histories();
   return {
     servers: `etcd ${etcd.version}, PostgreSQL ${postgres.version}`,
     seconds: Math.round(took),
-    rows: await groups.tally(),
+    rows: tallies(histories),
+    histories,
   };
 }
 
@@ -69,9 +72,16 @@ async function startGroups(pool: pg.Pool, etcdEndpoint: string, postgresUrl: str
   }
   return {
     all,
-    tally: () => Promise.all(all.map((group) => group.tally())),
+    histories: async () => {
+      const told = all.map(async (group) => [group.contestant, await group.history()] as const);
+      return Object.fromEntries(await Promise.all(told)) as Record<Contestant, History>;
+    },
     [Symbol.asyncDispose]: end,
   };
+}
+
+function tallies(histories: Readonly<Record<Contestant, History>>): readonly Tally[] {
+  return NAMES.map((contestant) => tallyOf(contestant, histories[contestant]));
 }
 
 function progressOf({ contestant, acknowledged, lost }: Tally): string {

@@ -1,0 +1,80 @@
+// The experiment's bookkeeping, and what it refuses. It is run by itself: `npm run experiment`.
+import { readFile } from 'node:fs/promises';
+import { HistoryRecorder } from '@lockkeeper/testkit';
+import { describe, expect, it } from 'vitest';
+import { readArguments, UsageError } from './experiment/arguments.ts';
+import { CONTESTANTS } from './experiment/contestants.ts';
+import { type Tally, tallyOf } from './experiment/group.ts';
+import { showsLosses } from './experiment/run-experiment.ts';
+import { markdownOf } from './experiment/table.ts';
+
+describe('the tally', () => {
+  it('counts confirmed writes, and which of them are gone', () => {
+    const recorder = new HistoryRecorder();
+    const [a, list] = [recorder.process('a'), recorder.process('list')];
+    const write = (entry: string) => a.invoke({ f: 'write', resource: 'list', entry });
+    a.invoke({ f: 'acquire', lock: 'list' }).ok();
+    write('a-1').ok();
+    write('a-2').ok();
+    a.info({ f: 'pause' });
+    a.info({ f: 'resume' });
+    write('a-3').fail('stale-token');
+    write('a-4').unknown('reset');
+    write('a-5');
+    list.invoke({ f: 'read', resource: 'list', final: true }).ok({ entries: ['a-2'] });
+    expect(tallyOf('lock', recorder.history)).toEqual({
+      contestant: 'lock',
+      acknowledged: 2,
+      lost: 1,
+      refused: 1,
+      unknown: 1,
+      pauses: 1,
+    });
+  });
+
+  it('shows something only where each group without a guard has lost something', () => {
+    const row = (contestant: Tally['contestant'], lost: number) => ({ contestant, lost }) as Tally;
+    expect(showsLosses([row('etcd3', 1), row('lock', 2), row('guarded', 0)])).toBe(true);
+    expect(showsLosses([row('etcd3', 1), row('lock', 0), row('guarded', 0)])).toBe(false);
+  });
+});
+
+describe('the documentation', () => {
+  it('shows the table of a run of at least ten minutes that lost nothing with a guard', async () => {
+    const page = await readFile(new URL('../docs/experiment.md', import.meta.url), 'utf8');
+    const [, printed = ''] = page.split('<!-- npm run experiment -- --markdown -->\n');
+    expect(Number(/; (\d+) s\./.exec(printed)?.[1])).toBeGreaterThanOrEqual(600);
+    const rows = Object.values(CONTESTANTS).map((title) => {
+      const cells =
+        printed
+          .split('\n')
+          .find((line) => line.startsWith(`| ${title} |`))
+          ?.split('|') ?? [];
+      return cells.slice(2, -1).map((cell) => Number.parseInt(cell, 10));
+    });
+    expect(rows.map(([, lost]) => (lost ?? Number.NaN) > 0)).toEqual([true, true, false]);
+    const empty = markdownOf({
+      servers: '',
+      seconds: 0,
+      rows: [],
+      histories: { etcd3: [], lock: [], guarded: [] },
+    });
+    expect(printed).toContain(empty.trim().split('\n').slice(-2).join('\n'));
+  });
+});
+
+describe('the arguments', () => {
+  it.each([
+    [['--fast']],
+    [['--seconds', '0']],
+    [['--seconds', '1.5']],
+    [['--json', '--markdown']],
+    [['now']],
+  ])('%j are refused', (args) => {
+    expect(() => readArguments(args)).toThrow(UsageError);
+  });
+
+  it('may be none: ten minutes, for people', () => {
+    expect(readArguments([])).toEqual({ seconds: 600, format: 'text', page: undefined, help: false });
+  });
+});

@@ -1,0 +1,45 @@
+// The timeline of the experiment: for each group the seconds around its first late write.
+import { checkHistory, type History, renderTimelinePage, timelineOfHistory } from '@lockkeeper/testkit';
+import { CONTESTANTS, NAMES } from './contestants.ts';
+import type { Experiment } from './run-experiment.ts';
+
+const BEFORE_MS = 6_000;
+const AFTER_MS = 3_000;
+
+export function pageOf({ histories, servers, seconds }: Experiment): string {
+  return renderTimelinePage({
+    title: 'What pauses do to updates under a lock',
+    subtitle: `The first late write of each group, out of ${seconds} s on ${servers}`,
+    acts: NAMES.map((contestant) => ({
+      title: CONTESTANTS[contestant].replaceAll('`', ''),
+      panels: timelineOfHistory(around(histories[contestant])).acts.flatMap(({ panels }) => panels),
+    })),
+  });
+}
+
+/** Its part around the first late write, with the look at the list put at its end. */
+export function around(history: History): History {
+  const late = lateWrite(history);
+  if (late === undefined) return [];
+  const [from, to] = [late - BEFORE_MS, late + AFTER_MS];
+  const begun = new Set(
+    history.flatMap(({ type, atMs, process, ...event }) =>
+      type === 'invoke' && atMs >= from && atMs <= to && 'op' in event ? [`${process} ${event.op}`] : [],
+    ),
+  );
+  const within = history.filter((event) =>
+    event.type === 'info'
+      ? event.atMs >= from && event.atMs <= to
+      : event.atMs <= to && begun.has(`${event.process} ${event.op}`),
+  );
+  const look = history.slice(-2).map((event) => ({ ...event, atMs: to }));
+  return [...within, ...look];
+}
+
+/** When the first write came late: one that was refused, or one that undid what was acknowledged after it had read. */
+function lateWrite(history: History): number | undefined {
+  const findings = checkHistory(history);
+  const stale = findings.find(({ kind }) => kind === 'stale-write' || kind === 'lost-update');
+  const refused = history.find(({ type }) => type === 'fail');
+  return (stale?.events.at(-1) ?? refused)?.atMs;
+}
