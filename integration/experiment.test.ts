@@ -5,6 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { readArguments, UsageError } from './experiment/arguments.ts';
 import { CONTESTANTS } from './experiment/contestants.ts';
 import { type Tally, tallyOf } from './experiment/group.ts';
+import { lateWrites } from './experiment/late-writes.ts';
 import { showsLosses } from './experiment/run-experiment.ts';
 import { markdownOf } from './experiment/table.ts';
 
@@ -26,6 +27,7 @@ describe('the tally', () => {
       contestant: 'lock',
       acknowledged: 2,
       lost: 1,
+      late: 0,
       refused: 1,
       unknown: 1,
       pauses: 1,
@@ -36,6 +38,28 @@ describe('the tally', () => {
     const row = (contestant: Tally['contestant'], lost: number) => ({ contestant, lost }) as Tally;
     expect(showsLosses([row('etcd3', 1), row('lock', 2), row('guarded', 0)])).toBe(true);
     expect(showsLosses([row('etcd3', 1), row('lock', 0), row('guarded', 0)])).toBe(false);
+  });
+});
+
+describe('a late write', () => {
+  const played = (stoppedMs: number, isOvertaken: boolean) => {
+    let now = 0;
+    const recorder = new HistoryRecorder({ now: () => now });
+    const [a, b] = [recorder.process('a'), recorder.process('b')];
+    a.invoke({ f: 'acquire', lock: 'list' }).ok();
+    a.info({ f: 'pause' });
+    b.invoke({ f: 'acquire', lock: 'list' }).ok();
+    if (isOvertaken) b.invoke({ f: 'write', resource: 'list', entry: 'b-1' }).ok();
+    now = stoppedMs;
+    a.info({ f: 'resume' });
+    a.invoke({ f: 'write', resource: 'list', entry: 'a-1' }).fail('stale-token');
+    return lateWrites(recorder.history, 2_000);
+  };
+
+  it('comes from a process that was stopped past its lease, after others wrote', () => {
+    expect(played(2_001, true)).toEqual([2_001]);
+    expect(played(2_000, true)).toEqual([]);
+    expect(played(2_001, false)).toEqual([]);
   });
 });
 

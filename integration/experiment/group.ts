@@ -12,6 +12,7 @@ import {
 } from '@lockkeeper/testkit';
 import type { Contestant, Setting } from './contestants.ts';
 import { NAME } from './critical-section.ts';
+import { lateWrites } from './late-writes.ts';
 import type { ListStore } from './list-store.ts';
 
 export const PROCESSES = 5;
@@ -28,7 +29,9 @@ export interface Tally {
   readonly acknowledged: number;
   /** Confirmed, and not in the list. */
   readonly lost: number;
-  /** Writes that came late and were refused, which only a guard does. */
+  /** Writes of a process that had been stopped past its lease while others wrote. */
+  readonly late: number;
+  /** Writes that were refused, which only a guard does. */
   readonly refused: number;
   /** Writes that nobody confirmed, nor refused. */
   readonly unknown: number;
@@ -93,7 +96,7 @@ export class Group implements AsyncDisposable {
   async history(): Promise<History> {
     const looking = new HistoryRecorder();
     const told = this.#workers.map(({ messages }) => messages);
-    await looking.process('list').run(
+    await looking.process('a last look').run(
       { f: 'read', resource: NAME, final: true },
       () => this.#store.all(),
       (entries) => ({ entries }),
@@ -124,6 +127,7 @@ export function tallyOf(contestant: Contestant, history: History): Tally {
     contestant,
     acknowledged: counts.ok,
     lost: checkHistory(history).filter(({ kind }) => kind === 'lost-update').length,
+    late: lateWrites(history, TTL_MS).length,
     refused: counts.fail,
     unknown: counts.unknown,
     pauses: counts.pauses,

@@ -1,6 +1,8 @@
 // The timeline of the experiment: for each group the seconds around its first late write.
-import { checkHistory, type History, renderTimelinePage, timelineOfHistory } from '@lockkeeper/testkit';
+import { type History, renderTimelinePage, timelineOfHistory } from '@lockkeeper/testkit';
 import { CONTESTANTS, NAMES } from './contestants.ts';
+import { TTL_MS } from './group.ts';
+import { lateWrites } from './late-writes.ts';
 import type { Experiment } from './run-experiment.ts';
 
 const BEFORE_MS = 6_000;
@@ -19,7 +21,7 @@ export function pageOf({ histories, servers, seconds }: Experiment): string {
 
 /** Its part around the first late write, with the look at the list put at its end. */
 export function around(history: History): History {
-  const late = lateWrite(history);
+  const [late] = lateWrites(history, TTL_MS);
   if (late === undefined) return [];
   const [from, to] = [late - BEFORE_MS, late + AFTER_MS];
   const begun = new Set(
@@ -34,12 +36,4 @@ export function around(history: History): History {
   );
   const look = history.slice(-2).map((event) => ({ ...event, atMs: to }));
   return [...within, ...look];
-}
-
-/** When the first write came late: one that was refused, or one that undid what was acknowledged after it had read. */
-function lateWrite(history: History): number | undefined {
-  const findings = checkHistory(history);
-  const stale = findings.find(({ kind }) => kind === 'stale-write' || kind === 'lost-update');
-  const refused = history.find(({ type }) => type === 'fail');
-  return (stale?.events.at(-1) ?? refused)?.atMs;
 }

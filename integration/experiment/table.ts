@@ -2,19 +2,14 @@ import { CONTESTANTS } from './contestants.ts';
 import type { Tally } from './group.ts';
 import type { Experiment } from './run-experiment.ts';
 
-const HEADS = ['', 'acknowledged', 'lost', 'refused', 'unknown', 'pauses'] as const;
+const HEADS = ['', 'acknowledged', 'lost', 'late writes', 'refused', 'unknown', 'pauses'] as const;
 
 /** A row as its cells. */
-function cellsOf({ contestant, acknowledged, lost, refused, unknown, pauses }: Tally): readonly string[] {
+function cellsOf(row: Tally): readonly string[] {
+  const { contestant, acknowledged, lost, late, refused, unknown, pauses } = row;
   const share = acknowledged === 0 ? '' : ` (${((100 * lost) / acknowledged).toFixed(1)} %)`;
-  return [
-    CONTESTANTS[contestant],
-    `${acknowledged}`,
-    `${lost}${share}`,
-    `${refused}`,
-    `${unknown}`,
-    `${pauses}`,
-  ];
+  const counts = [late, refused, unknown, pauses].map(String);
+  return [CONTESTANTS[contestant], `${acknowledged}`, `${lost}${share}`, ...counts];
 }
 
 export function textOf(experiment: Experiment): string {
