@@ -2,10 +2,11 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type History, renderTimelinePage, type Timeline, timelineOfHistory } from '@lockkeeper/testkit';
+import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { lateWrite } from './fixtures/late-write-history.ts';
 import { longHistory } from './fixtures/long-history.ts';
-import { Browser, type BrowserPage } from './support/browser.ts';
+import { settled, TestBrowser, type WatchedPage } from './support/browser.ts';
 import { chromium } from './support/chromium.ts';
 
 const program = chromium();
@@ -28,14 +29,14 @@ const story: Timeline = {
 };
 
 describe.skipIf(program === undefined)('the timeline page, in a browser', () => {
-  let browser: Browser;
+  let browser: TestBrowser;
   let folder: string;
-  const pages: BrowserPage[] = [];
+  const pages: WatchedPage[] = [];
 
   beforeAll(async () => {
     if (program === undefined) return;
     folder = await mkdtemp(join(tmpdir(), 'lockkeeper-page-'));
-    browser = await Browser.start(program);
+    browser = await TestBrowser.start(program);
   });
   afterAll(async () => {
     // Nothing of ours may ask for anything, nor break, whatever a test did with it.
@@ -45,12 +46,12 @@ describe.skipIf(program === undefined)('the timeline page, in a browser', () => 
     await rm(folder, { recursive: true, force: true });
   });
 
-  async function open(content: Timeline | History, width = 1_280, height = 900): Promise<BrowserPage> {
+  async function open(content: Timeline | History, width = 1_280, height = 900): Promise<Page> {
     const file = join(folder, `${pages.length}.html`);
     await writeFile(file, renderTimelinePage(content));
-    const page = await browser.open(file, { width, height });
-    pages.push(page);
-    return page;
+    const opened = await browser.open(file, { width, height });
+    pages.push(opened);
+    return opened.page;
   }
 
   it.each(WIDTHS)(
@@ -60,7 +61,7 @@ describe.skipIf(program === undefined)('the timeline page, in a browser', () => 
       expect(await page.evaluate(OVERLAPS)).toEqual([]);
       expect(await page.evaluate('document.documentElement.scrollWidth - innerWidth')).toBe(0);
       for (const zoom of ['in', 'in', 'in']) await page.evaluate(click(`[data-zoom=${zoom}]`));
-      await page.settled();
+      await settled(page);
       expect(await page.evaluate(OVERLAPS)).toEqual([]);
     },
   );
@@ -81,14 +82,14 @@ describe.skipIf(program === undefined)('the timeline page, in a browser', () => 
       const button = document.querySelector('[data-zoom=in]');
       while (!button.disabled) button.click();
     })()`);
-    await page.settled();
+    await settled(page);
     expect(await page.evaluate(OVERLAPS)).toEqual([]);
     expect(await shown()).toBe(await page.evaluate(`document.querySelectorAll('.said').length`));
     // What is out of sight is not drawn, and yet can be reached.
     expect(await page.evaluate(`document.querySelectorAll('.item').length`)).toBeGreaterThan(4_000);
     expect(await page.evaluate<number>(`document.querySelectorAll('.away').length`)).toBeGreaterThan(3_000);
     await page.evaluate(`document.querySelector('.tl-view').focus()`);
-    await page.key('End');
+    await press(page, 'End');
     expect(await page.evaluate(`document.activeElement.getAttribute('aria-label')`)).toContain('last look');
     expect(await page.evaluate(`document.activeElement.closest('.away')`)).toBe(null);
   });
@@ -109,19 +110,24 @@ describe.skipIf(program === undefined)('the timeline page, in a browser', () => 
     const at = await page.evaluate<{ x: number; y: number }>(
       `(({x, y, width, height}) => ({x: x + width / 2, y: y + height / 2}))(${mark})`,
     );
-    await page.mouse('mouseWheel', at, { deltaX: 0, deltaY: -120, modifiers: 2 });
+    await page.mouse.move(at.x, at.y);
+    await page.keyboard.down('Control');
+    await page.mouse.wheel(0, -120);
+    await page.keyboard.up('Control');
+    await settled(page);
     expect(await width()).toBeGreaterThan(whole * 2.5);
     const there = await page.evaluate<number>(`(({x, width}) => x + width / 2)(${mark})`);
     expect(Math.abs(there - at.x)).toBeLessThan(2);
 
     const before = await width();
-    await page.mouse('mouseWheel', at, { deltaX: 0, deltaY: 120 });
+    await page.mouse.wheel(0, 120);
+    await settled(page);
     expect(await width()).toBe(before);
 
     await page.evaluate(`document.querySelector('.tl-view').focus()`);
-    await page.key('+');
+    await press(page, '+');
     expect((await width()) / before).toBeCloseTo(1.6, 2);
-    await page.key('0');
+    await press(page, '0');
     expect(await width()).toBe(whole);
   });
 
@@ -133,9 +139,11 @@ describe.skipIf(program === undefined)('the timeline page, in a browser', () => 
       `(({right, bottom}) => ({x: right - 100, y: bottom - 60}))(document.querySelector('.tl-view').getBoundingClientRect())`,
     );
     const before = await left();
-    await page.mouse('mousePressed', box, { button: 'left', clickCount: 1 });
-    await page.mouse('mouseMoved', { x: box.x - 150, y: box.y }, { button: 'left', buttons: 1 });
-    await page.mouse('mouseReleased', { x: box.x - 150, y: box.y }, { button: 'left', clickCount: 1 });
+    await page.mouse.move(box.x, box.y);
+    await page.mouse.down();
+    await page.mouse.move(box.x - 150, box.y);
+    await page.mouse.up();
+    await settled(page);
     expect((await left()) - before).toBe(150);
   });
 
@@ -148,11 +156,12 @@ describe.skipIf(program === undefined)('the timeline page, in a browser', () => 
     expect(await tip()).toBe('');
     const refused = `document.querySelectorAll('.tl-panel')[1].querySelector('.item .mark.good').closest('.item')`;
     await page.evaluate(`${refused}.scrollIntoView({block: 'center'})`);
-    await page.settled();
+    await settled(page);
     const at = await page.evaluate<{ x: number; y: number }>(
       `(({x, y, width, height}) => ({x: x + width / 2, y: y + height / 2}))(${refused}.getBoundingClientRect())`,
     );
-    await page.mouse('mouseMoved', at);
+    await page.mouse.move(at.x, at.y);
+    await settled(page);
     expect(await tip()).toBe(
       [
         'refused (stale-token) a2',
@@ -162,7 +171,8 @@ describe.skipIf(program === undefined)('the timeline page, in a browser', () => 
       ].join('\n'),
     );
     expect(await page.evaluate(INSIDE_WINDOW)).toBe(true);
-    await page.mouse('mouseMoved', { x: 5, y: 5 });
+    await page.mouse.move(5, 5);
+    await settled(page);
     expect(await tip()).toBe('');
   });
 
@@ -170,26 +180,26 @@ describe.skipIf(program === undefined)('the timeline page, in a browser', () => 
     const page = await open(story);
     const focused = () => page.evaluate(`document.activeElement.getAttribute('aria-label')`);
     await page.evaluate(`document.querySelectorAll('.tl-view')[1].focus()`);
-    await page.key('ArrowRight');
+    await press(page, 'ArrowRight');
     expect(await focused()).toBe('0 s, Worker A: waits in the queue');
-    await page.key('ArrowRight');
+    await press(page, 'ArrowRight');
     expect(await focused()).toBe('0.006 s, invoices: token 5');
     expect(await page.evaluate(`document.querySelector('#tl-tip').innerText`)).toContain('mfk2q9:5:acq5');
-    await page.key('ArrowDown');
+    await press(page, 'ArrowDown');
     expect(await focused()).toBe('0.011 s, Worker A: token 5');
-    await page.key('ArrowDown');
+    await press(page, 'ArrowDown');
     expect(await focused()).toContain(', Worker B: ');
     expect(await page.evaluate(`document.querySelectorAll('.ring:not(.hidden)').length`)).toBe(1);
-    await page.key('End');
+    await press(page, 'End');
     expect(await focused()).toContain('last look');
-    await page.key('Escape');
+    await press(page, 'Escape');
     expect(await page.evaluate(`document.querySelector('#tl-tip').hidden`)).toBe(true);
   });
 
   it('leads from a finding to its event, from afar too', async () => {
     const page = await open(story, 390);
     await page.evaluate(click('.tl-notes button'));
-    await page.settled();
+    await settled(page);
     expect(await page.evaluate(`document.activeElement.getAttribute('aria-label')`)).toBe(
       '4.492 s, account 17: applied too late: a2',
     );
@@ -210,7 +220,7 @@ describe.skipIf(program === undefined)('the timeline page, in a browser', () => 
 
   it.each(['light', 'dark'] as const)('can be read in %s', async (colours) => {
     const page = await open(story);
-    await page.emulate('screen', colours);
+    await page.emulateMedia({ media: 'screen', colorScheme: colours });
     const { ground, contrasts } = await page.evaluate<{ ground: number; contrasts: number[] }>(CONTRASTS);
     expect(ground < 0.5).toBe(colours === 'dark');
     expect(contrasts.length).toBeGreaterThan(60);
@@ -220,7 +230,8 @@ describe.skipIf(program === undefined)('the timeline page, in a browser', () => 
 
   it('is light, labelled and without controls on paper', async () => {
     const page = await open(story, 1_046);
-    await page.emulate('print', 'dark');
+    await page.emulateMedia({ media: 'print', colorScheme: 'dark' });
+    await settled(page);
     const { ground } = await page.evaluate<{ ground: number }>(CONTRASTS);
     expect(ground).toBe(1);
     expect(await page.evaluate(OVERLAPS)).toEqual([]);
@@ -232,10 +243,11 @@ describe.skipIf(program === undefined)('the timeline page, in a browser', () => 
         `[...document.querySelectorAll('.tl-plot')].every((e) => e.getBoundingClientRect().right <= innerWidth)`,
       ),
     ).toBe(true);
-    await page.emulate('');
+    await page.emulateMedia({ media: null });
+    await settled(page);
     expect(await page.evaluate(`document.querySelector('output').textContent`)).toBe('100 %');
 
-    const pdf = (await page.pdf()).toString('latin1');
+    const pdf = (await page.pdf({ preferCSSPageSize: true, printBackground: true })).toString('latin1');
     expect(pdf.startsWith('%PDF-')).toBe(true);
     expect(pdf.match(/\/Type \/Page\b(?!s)/g)?.length).toBe(2);
   });
@@ -269,6 +281,11 @@ describe.skipIf(program === undefined)('the timeline page, in a browser', () => 
     );
   });
 });
+
+async function press(page: Page, key: string): Promise<void> {
+  await page.keyboard.press(key);
+  await settled(page);
+}
 
 function click(selector: string): string {
   return `document.querySelector('${selector}').click()`;
