@@ -99,6 +99,6 @@ describe('the arguments', () => {
   });
 
   it('may be none: ten minutes, for people', () => {
-    expect(readArguments([])).toEqual({ seconds: 600, format: 'text', page: undefined, help: false });
+    expect(readArguments([])).toEqual({ seconds: 600, format: 'text', timeline: undefined, help: false });
   });
 });

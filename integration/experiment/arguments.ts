@@ -4,8 +4,8 @@ export interface Arguments {
   /** How long the processes work, at least. */
   readonly seconds: number;
   readonly format: 'text' | 'markdown' | 'json';
-  /** Where to write the timeline, if anywhere. */
-  readonly page: string | undefined;
+  /** Where to draw the timeline, if anywhere: a path without `.svg` and `.html`. */
+  readonly timeline: string | undefined;
   readonly help: boolean;
 }
 
@@ -28,7 +28,8 @@ Ends with 0 if the group with a guard lost none, and each of the others some.
                  guard has lost nothing: then too few pauses hit a holder to show anything
   --markdown     print the table for the documentation
   --json         write one JSON document to stdout, and progress to stderr
-  --page <file>  write the timeline of each group's first late write, as a page for a browser
+  --timeline <path>
+                 draw each group's first late write: <path>.svg, and <path>.html to zoom into
   --help         show this
 `;
 
@@ -43,7 +44,7 @@ export function readArguments(argv: readonly string[]): Arguments {
     );
   }
   const format = values.json ? 'json' : values.markdown ? 'markdown' : 'text';
-  return { seconds, format, page: values.page, help: values.help };
+  return { seconds, format, timeline: values.timeline, help: values.help };
 }
 
 function parse(argv: readonly string[]) {
@@ -54,7 +55,7 @@ function parse(argv: readonly string[]) {
         seconds: { type: 'string' },
         markdown: { type: 'boolean', default: false },
         json: { type: 'boolean', default: false },
-        page: { type: 'string' },
+        timeline: { type: 'string' },
         help: { type: 'boolean', short: 'h', default: false },
       },
       strict: true,

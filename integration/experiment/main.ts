@@ -1,11 +1,12 @@
 // The experiment: `npm run experiment`. 0: the group with a guard lost nothing, and each of the others something. 1: not
 // so, or it broke. 64: an argument that it does not have.
 import { writeFile } from 'node:fs/promises';
-import { checkHistory, violationsIn } from '@lockkeeper/testkit';
+import { checkHistory, renderTimeline, renderTimelinePage, violationsIn } from '@lockkeeper/testkit';
 import { type Arguments, readArguments, USAGE, UsageError } from './arguments.ts';
-import { pageOf } from './page.ts';
+
 import { type Experiment, runExperiment, showsLosses } from './run-experiment.ts';
 import { markdownOf, textOf } from './table.ts';
+import { timelineOf } from './timeline.ts';
 
 const EX_USAGE = 64;
 
@@ -19,10 +20,14 @@ function say(line: string): void {
   process.stderr.write(`${line}\n`);
 }
 
-async function run({ seconds, format, page }: Arguments): Promise<void> {
+async function run({ seconds, format, timeline }: Arguments): Promise<void> {
   const experiment = await runExperiment(seconds, say);
   process.stdout.write(PRINTED[format](experiment));
-  if (page !== undefined) await writeFile(page, pageOf(experiment));
+  if (timeline !== undefined) {
+    const drawn = timelineOf(experiment);
+    await writeFile(`${timeline}.svg`, renderTimeline(drawn));
+    await writeFile(`${timeline}.html`, renderTimelinePage(drawn));
+  }
   const problems = shortcomings(experiment);
   for (const problem of problems) say(problem);
   process.exitCode = problems.length === 0 ? 0 : 1;

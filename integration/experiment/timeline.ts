@@ -1,22 +1,22 @@
 // The timeline of the experiment: for each group the seconds around its first late write.
-import { type History, renderTimelinePage, timelineOfHistory } from '@lockkeeper/testkit';
+import { type History, type Timeline, timelineOfHistory } from '@lockkeeper/testkit';
 import { CONTESTANTS, NAMES } from './contestants.ts';
 import { TTL_MS } from './group.ts';
 import { lateWrites } from './late-writes.ts';
 import type { Experiment } from './run-experiment.ts';
 
-const BEFORE_MS = 6_000;
-const AFTER_MS = 3_000;
+const BEFORE_MS = 5_000;
+const AFTER_MS = 1_500;
 
-export function pageOf({ histories, servers, seconds }: Experiment): string {
-  return renderTimelinePage({
+export function timelineOf({ histories, servers, seconds }: Experiment): Timeline {
+  return {
     title: 'What pauses do to updates under a lock',
     subtitle: `The first late write of each group, out of ${seconds} s on ${servers}`,
     acts: NAMES.map((contestant) => ({
       title: CONTESTANTS[contestant].replaceAll('`', ''),
       panels: timelineOfHistory(around(histories[contestant])).acts.flatMap(({ panels }) => panels),
     })),
-  });
+  };
 }
 
 /** Its part around the first late write, with the look at the list put at its end. */
