@@ -1,6 +1,7 @@
 import type { TokenVerifier } from '@lockkeeper/fencing';
 import { closeOnSignals, type EndSignal } from './close-on-signals.ts';
 import { type Coordinator, DEFAULT_CALL_TIMEOUT_MS } from './coordinator/coordinator.ts';
+import { GroupCommit } from './coordinator/group-commit/group-commit.ts';
 import { HistoryWatch } from './coordinator/history-watch.ts';
 import { Election, type LeaderOptions } from './election/election.ts';
 import type { Term } from './election/term.ts';
@@ -72,7 +73,9 @@ export class Keeper implements AsyncDisposable {
   /** @internal */
   constructor(resolved: ResolvedOptions) {
     const layout = new KeyLayout(resolved.namespace);
-    const coordinator = new HistoryWatch(resolved.coordinator, layout.lineage, () => this.#onRegression());
+    // Watched as they are sent: a transaction that waits to be joined with others has not been sent.
+    const watched = new HistoryWatch(resolved.coordinator, layout.lineage, () => this.#onRegression());
+    const coordinator = resolved.groupCommit ? new GroupCommit(watched, resolved.callTimeoutMs) : watched;
     const options = { ...resolved, coordinator };
     this.#options = options;
     this.#host = {
