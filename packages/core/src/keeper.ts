@@ -87,7 +87,7 @@ export class Keeper implements AsyncDisposable {
       ownership: new OwnershipWatch(options.coordinator, options.logger),
       closing: this.#closing.signal,
       trouble: undefined,
-      session: (signal) => this.#standingSession(signal),
+      session: (scope) => this.#standingSession(scope),
       ownSession: (ttlMs, signal) => this.#ownSession(ttlMs, signal),
       inBackground: (work) => this.#inBackground(work),
     };
@@ -309,14 +309,14 @@ export class Keeper implements AsyncDisposable {
     return true;
   }
 
-  async #standingSession(signal: AbortSignal): Promise<Session> {
+  async #standingSession(scope: AbortScope): Promise<Session> {
     if (this.#session?.isWorn) this.#retire(this.#session);
     while (this.#session === undefined || this.#session.isLost()) {
       this.#opening ??= this.#openShared().finally(() => {
         this.#opening = undefined;
       });
       // The opening serves everybody who waits for it, so one caller's abort must not end it.
-      await unlessAborted(signal, this.#opening);
+      await unlessAborted(scope.signal, this.#opening);
     }
     return this.#session;
   }

@@ -36,39 +36,71 @@ function newFanOut(signal: AbortSignal): FanOut {
 /**
  * A stretch of work that ends early for the first of several reasons, and lets go of all of them when it is
  * disposed. (`AbortSignal.any` on a long-lived signal leaks on Node 20.)
+ *
+ * Most end without anybody having asked for their signal, which costs more than all the rest: it is made when it is
+ * asked for, and one scope follows another without.
  */
 export class AbortScope implements Disposable {
-  readonly #controller = new AbortController();
-  readonly #cleanUps: (() => void)[] = [];
+  #controller: AbortController | undefined;
+  #ended: { readonly reason: unknown } | undefined;
+  #followers: Set<() => void> | undefined;
+  #cleanUps: (() => void)[] | undefined;
 
   get signal(): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController();
+      if (this.#ended !== undefined) this.#controller.abort(this.#ended.reason);
+    }
     return this.#controller.signal;
   }
 
-  abort(reason: unknown): void {
-    this.#controller.abort(reason);
+  get aborted(): boolean {
+    return this.#ended !== undefined;
   }
 
-  /** Aborts with the reason of `signal` when that aborts. */
-  follow(signal: AbortSignal | undefined): this {
-    if (signal === undefined) return this;
-    if (signal.aborted) {
-      this.abort(signal.reason);
-      return this;
-    }
-    this.#cleanUps.push(onAbort(signal, () => this.abort(signal.reason)));
+  throwIfAborted(): void {
+    if (this.#ended !== undefined) this.signal.throwIfAborted();
+  }
+
+  abort(reason: unknown): void {
+    if (this.#ended !== undefined) return;
+    this.#ended = { reason };
+    this.#controller?.abort(reason);
+    for (const act of [...(this.#followers ?? [])]) act();
+  }
+
+  /** Aborts with the reason of `source` when that aborts. */
+  follow(source: AbortSignal | AbortScope | undefined): this {
+    if (source === undefined) return this;
+    const act = () => this.abort(source instanceof AbortScope ? source.#ended?.reason : source.reason);
+    if (source.aborted) act();
+    else this.#onCleanUp(source instanceof AbortScope ? source.#tell(act) : onAbort(source, act));
     return this;
   }
 
   /** Aborts after `delayMs`; returns the timer so that the limit can be lifted. */
   limit(clock: Clock, delayMs: number, reason: () => unknown): Timer {
     const timer = clock.setTimer(delayMs, () => this.abort(reason()));
-    this.#cleanUps.push(() => timer.cancel());
+    this.#onCleanUp(() => timer.cancel());
     return timer;
   }
 
   [Symbol.dispose](): void {
-    for (const cleanUp of this.#cleanUps.splice(0)) cleanUp();
+    const cleanUps = this.#cleanUps;
+    this.#cleanUps = undefined;
+    for (const cleanUp of cleanUps ?? []) cleanUp();
+  }
+
+  #onCleanUp(act: () => void): void {
+    this.#cleanUps ??= [];
+    this.#cleanUps.push(act);
+  }
+
+  /** Returns how to call it off. */
+  #tell(act: () => void): () => void {
+    this.#followers ??= new Set();
+    this.#followers.add(act);
+    return () => this.#followers?.delete(act);
   }
 }
 

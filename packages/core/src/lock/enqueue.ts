@@ -72,7 +72,9 @@ function enqueueTxn(acquisition: Acquisition, mode: EnqueueMode): Txn {
   };
 }
 
-const isAbsent = (span: KeySpan): Compare => ({ ...span, target: 'createRevision', is: '=', to: 0n });
+function isAbsent({ key, rangeEnd }: KeySpan): Compare {
+  return { key, rangeEnd, target: 'createRevision', is: '=', to: 0n };
+}
 
 const keysOf = ({ key, detailsKey }: Place): string[] => (key === detailsKey ? [key] : [key, detailsKey]);
 
@@ -90,7 +92,8 @@ function getInLine(acquisition: Acquisition, place: QueuePlace): Operation {
   const puts = putOwn(acquisition, place);
   const last: Operation = {
     op: 'range',
-    ...place.rivals,
+    key: place.rivals.key,
+    rangeEnd: place.rivals.rangeEnd,
     sort: { by: 'createRevision', order: 'descend' },
     limit: 1,
     keysOnly: !place.sharesWithDowngraded,

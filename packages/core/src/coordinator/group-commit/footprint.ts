@@ -13,6 +13,8 @@ export interface Footprint {
   readonly depth: number;
   /** An estimate, at least a third of the truth. */
   readonly bytes: number;
+  /** Whether values are bytes, which their owner may change. */
+  readonly hasBytes: boolean;
   /** Whether all of the above is certain. What is not is sent alone, and etcd judges it. */
   readonly isPlain: boolean;
 }
@@ -33,6 +35,7 @@ class Survey implements Footprint {
   readonly leases: bigint[] = [];
   depth = 0;
   bytes = 0;
+  hasBytes = false;
   isPlain = true;
 
   /** Returns the depth. */
@@ -72,9 +75,30 @@ class Survey implements Footprint {
   }
 
   #value(value: string | Uint8Array): void {
-    if (typeof value === 'string' || value instanceof Uint8Array) this.bytes += value.length;
-    else this.isPlain = false;
+    if (typeof value === 'string') this.bytes += value.length;
+    else if (value instanceof Uint8Array) {
+      this.bytes += value.length;
+      this.hasBytes = true;
+    } else this.isPlain = false;
   }
+}
+
+/** The same with values of its own. */
+export function withOwnBytes({ compare, success, failure }: Txn): Txn {
+  return {
+    compare: compare.map((each) => (each.target === 'value' ? { ...each, to: ownValue(each.to) } : each)),
+    success: success.map(withOwnValue),
+    failure: failure.map(withOwnValue),
+  };
+}
+
+function withOwnValue(operation: Operation): Operation {
+  if (operation.op === 'put') return { ...operation, value: ownValue(operation.value) };
+  return operation.op === 'txn' ? { op: 'txn', ...withOwnBytes(operation) } : operation;
+}
+
+function ownValue(value: string | Uint8Array): string | Uint8Array {
+  return value instanceof Uint8Array ? Uint8Array.prototype.slice.call(value) : value;
 }
 
 /** What several transactions touch together. */

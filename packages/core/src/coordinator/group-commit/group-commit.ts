@@ -3,7 +3,7 @@ import { LockkeeperError, type LockkeeperErrorCode } from '../../errors.ts';
 import { duration } from '../../validation.ts';
 import type { CallOptions, Coordinator, Txn, TxnReply } from '../coordinator.ts';
 import { Batch, joined, MOST_MEMBERS, replyOf } from './batch.ts';
-import { footprintOf, Ground } from './footprint.ts';
+import { footprintOf, Ground, withOwnBytes } from './footprint.ts';
 import { Flight, Member } from './member.ts';
 
 /** While so many are on their way, transactions wait and gather: a third batch would only be a smaller one. */
@@ -78,7 +78,8 @@ export class GroupCommit implements Coordinator {
         return resolve(this.#inner.txn(txn, options));
       const limitMs = duration('timeoutMs', options.timeoutMs ?? this.#callTimeoutMs, { min: 0 });
       const until = this.clock.now() + limitMs;
-      const member = new Member({ txn, footprint, until, signal, resolve, reject }, this.#onSettled);
+      const own = footprint.hasBytes ? withOwnBytes(txn) : txn;
+      const member = new Member({ txn: own, footprint, until, signal, resolve, reject }, this.#onSettled);
       this.#queue.push(member);
       this.#newcomers.push(member);
       this.#proceed();
@@ -179,7 +180,9 @@ export class GroupCommit implements Coordinator {
       member.succeed(await this.#inner.txn(txn, { signal, timeoutMs: this.#leftUntil(until) }));
       this.#refusals = 0;
     } catch (error) {
-      if (isRefusal(error) && error.code === 'limit-exceeded' && !member.isSettled) this.#goSlower(1);
+      // One that is too large by itself is no sign of load.
+      const isSlow = this.#most < MOST_MEMBERS;
+      if (isSlow && isRefusal(error) && error.code === 'limit-exceeded') this.#goSlower(1);
       member.fail(error);
     }
   }
