@@ -43,7 +43,11 @@ function newFanOut(signal: AbortSignal): FanOut {
 export class AbortScope implements Disposable {
   #controller: AbortController | undefined;
   #ended: { readonly reason: unknown } | undefined;
-  #followers: Set<() => void> | undefined;
+  /** Mostly one, or none. */
+  #follower: AbortScope | undefined;
+  #moreFollowers: Set<AbortScope> | undefined;
+  /** What it follows, and what else it has to let go of. */
+  #sources: AbortScope[] | undefined;
   #cleanUps: (() => void)[] | undefined;
 
   get signal(): AbortSignal {
@@ -66,15 +70,16 @@ export class AbortScope implements Disposable {
     if (this.#ended !== undefined) return;
     this.#ended = { reason };
     this.#controller?.abort(reason);
-    for (const act of [...(this.#followers ?? [])]) act();
+    const followers = [this.#follower, ...(this.#moreFollowers ?? [])];
+    for (const follower of followers) follower?.abort(reason);
   }
 
   /** Aborts with the reason of `source` when that aborts. */
   follow(source: AbortSignal | AbortScope | undefined): this {
     if (source === undefined) return this;
-    const act = () => this.abort(source instanceof AbortScope ? source.#ended?.reason : source.reason);
-    if (source.aborted) act();
-    else this.#onCleanUp(source instanceof AbortScope ? source.#tell(act) : onAbort(source, act));
+    if (source.aborted) this.abort(source instanceof AbortScope ? source.#ended?.reason : source.reason);
+    else if (source instanceof AbortScope) this.#followScope(source);
+    else this.#onCleanUp(onAbort(source, () => this.abort(source.reason)));
     return this;
   }
 
@@ -86,21 +91,31 @@ export class AbortScope implements Disposable {
   }
 
   [Symbol.dispose](): void {
-    const cleanUps = this.#cleanUps;
+    const [sources, cleanUps] = [this.#sources, this.#cleanUps];
+    this.#sources = undefined;
     this.#cleanUps = undefined;
+    for (const source of sources ?? []) source.#forget(this);
     for (const cleanUp of cleanUps ?? []) cleanUp();
+  }
+
+  #followScope(source: AbortScope): void {
+    this.#sources ??= [];
+    this.#sources.push(source);
+    if (source.#follower === undefined) source.#follower = this;
+    else {
+      source.#moreFollowers ??= new Set();
+      source.#moreFollowers.add(this);
+    }
+  }
+
+  #forget(follower: AbortScope): void {
+    if (this.#follower === follower) this.#follower = undefined;
+    else this.#moreFollowers?.delete(follower);
   }
 
   #onCleanUp(act: () => void): void {
     this.#cleanUps ??= [];
     this.#cleanUps.push(act);
-  }
-
-  /** Returns how to call it off. */
-  #tell(act: () => void): () => void {
-    this.#followers ??= new Set();
-    this.#followers.add(act);
-    return () => this.#followers?.delete(act);
   }
 }
 
@@ -119,14 +134,18 @@ export async function unlessAborted<T>(signal: AbortSignal, promise: Promise<T>)
 }
 
 /** The value of `promise` if it settles within `limitMs`, else `undefined`; the promise goes on unobserved. */
-export async function within<T>(clock: Clock, limitMs: number, promise: Promise<T>): Promise<T | undefined> {
-  let timer: Timer | undefined;
-  const limit = new Promise<undefined>((resolve) => {
-    timer = clock.setTimer(limitMs, () => resolve(undefined));
+export function within<T>(clock: Clock, limitMs: number, promise: Promise<T>): Promise<T | undefined> {
+  return new Promise((resolve, reject) => {
+    const timer = clock.setTimer(limitMs, () => resolve(undefined));
+    promise.then(
+      (value) => {
+        timer.cancel();
+        resolve(value);
+      },
+      (error: unknown) => {
+        timer.cancel();
+        reject(error);
+      },
+    );
   });
-  try {
-    return await Promise.race([promise, limit]);
-  } finally {
-    timer?.cancel();
-  }
 }

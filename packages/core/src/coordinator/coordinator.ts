@@ -165,6 +165,11 @@ export interface Txn {
   readonly compare: readonly Compare[];
   readonly success: readonly Operation[];
   readonly failure: readonly Operation[];
+  /**
+   * Whatever else is written in these spans gets a revision of its own, also where transactions are joined: for those
+   * who are told apart by their revision although they do not look at each other. Changes nothing else.
+   */
+  readonly apartIn?: readonly KeySpan[] | undefined;
 }
 
 export type OperationResult =

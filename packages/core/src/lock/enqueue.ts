@@ -1,12 +1,13 @@
-import type {
-  CallOptions,
-  Compare,
-  Coordinator,
-  KeySpan,
-  KeyValue,
-  Operation,
-  Txn,
-  TxnReply,
+import {
+  type CallOptions,
+  type Compare,
+  type Coordinator,
+  type KeySpan,
+  type KeyValue,
+  type Operation,
+  prefixSpan,
+  type Txn,
+  type TxnReply,
 } from '../coordinator/coordinator.ts';
 import { LockkeeperError } from '../errors.ts';
 import { type Acquisition, isDowngraded, type Place, type QueuePlace, readContender } from './acquisition.ts';
@@ -69,6 +70,10 @@ function enqueueTxn(acquisition: Acquisition, mode: EnqueueMode): Txn {
       op: 'range',
       key,
     })),
+    // Readers of one lock do not look at each other. Each has its own token all the same.
+    apartIn: places.flatMap(({ isOfReaders, family }) =>
+      isOfReaders === true && family !== undefined ? prefixSpan(family) : [],
+    ),
   };
 }
 

@@ -82,6 +82,7 @@ export class SimulatedEtcd {
 
   /** What an operator or another program does, which no network disturbs. */
   outside<T>(actor: string, act: (store: MemoryStore) => T): T {
+    this.#expireLeases();
     this.actor = actor;
     try {
       return act(this.store);
@@ -159,7 +160,13 @@ export class SimulatedEtcd {
     }
   }
 
+  /** What is due goes by itself, not on behalf of whoever asks next. */
+  #expireLeases(): void {
+    void this.store.revision;
+  }
+
   #serve(request: EtcdRequest): void {
+    this.#expireLeases();
     this.actor = request.from;
     try {
       const reply = request.apply(this.store);

@@ -3,7 +3,7 @@ import { KeySpans } from './key-spans.ts';
 
 /** What a transaction may touch, in whichever branch, and how much room it takes in a batch. */
 export interface Footprint {
-  /** What it compares and reads. */
+  /** What it compares and reads, and where it must stay apart from what others write. */
   readonly reads: readonly KeySpan[];
   /** What it puts and deletes. */
   readonly writes: readonly KeySpan[];
@@ -39,8 +39,9 @@ class Survey implements Footprint {
   isPlain = true;
 
   /** Returns the depth. */
-  visit({ compare, success, failure }: Txn): number {
+  visit({ compare, success, failure, apartIn }: Txn): number {
     for (const each of compare) this.#compare(each);
+    for (const span of apartIn ?? []) this.#touch(span, this.reads);
     const deepest = Math.max(this.#operations(success), this.#operations(failure));
     return Math.max(compare.length, success.length, failure.length) + deepest;
   }

@@ -197,6 +197,12 @@ describe('what must not meet', () => {
     expect(await members(a, b)()).toEqual([1, 1]);
   });
 
+  test('two that do not look at each other, but are told apart by their revision', async () => {
+    const apartIn = [{ key: 'q/', rangeEnd: 'q0' }];
+    const reader = (key: string): Txn => ({ ...create(key), apartIn });
+    expect(await members(reader('q/r/1'), reader('q/r/2'))()).toEqual([1, 1]);
+  });
+
   test('what both only read may be the same', async () => {
     const lineage = absent('lineage');
     expect(await members(create('a', { compare: [lineage] }), create('b', { compare: [lineage] }))()).toEqual(

@@ -1,3 +1,4 @@
+import { nextTick } from 'node:process';
 import type { Timer } from '../../clock.ts';
 import { LockkeeperError, type LockkeeperErrorCode } from '../../errors.ts';
 import { duration } from '../../validation.ts';
@@ -111,8 +112,8 @@ export class GroupCommit implements Coordinator {
     if (this.#endOfTurn || this.#newcomers.length + this.#queue.length + this.#parts.length === 0) return;
     this.#endOfTurn = true;
     // Node runs ticks only when no microtask is left.
-    queueMicrotask(() =>
-      process.nextTick(() => {
+    void Promise.resolve().then(() =>
+      nextTick(() => {
         this.#endOfTurn = false;
         this.#sendAll();
       }),
