@@ -20,7 +20,7 @@ export function describeCoordinator(name: string, openWorld: () => Promise<Coord
     beforeAll(async () => {
       const world = await openWorld();
       suite.open(world);
-      await using probe = world.connect();
+      await using probe = await world.connect();
       expect(await probe.describe()).toBe(world.version);
       process.stdout.write(`coordinator contract on ${world.version}\n`);
     });

@@ -48,7 +48,10 @@ async function onePause(
   await using proxy = await startTcpProxy(frozen.endpoint);
   const healthy = cluster.members.filter((member) => member !== frozen);
   const hosts = [proxy.url, ...healthy.map(({ endpoint }) => endpoint)];
-  await using keeper = await connect({ hosts, namespace, ttlMs: 6_000 });
+  // Now all in one message, now each in one of its own.
+  const groupCommit = cycle % 2 === 1;
+  await using keeper = await connect({ hosts, namespace, ttlMs: 6_000, groupCommit });
+  const messages = groupCommit ? 1 : NAMES;
   await (await keeper.lock('warm-up').acquire()).release();
   const names = Array.from({ length: NAMES }, (_, index) => `c${cycle}-${index}`);
   const [toRelease, toGiveUp, toGiveUpInLine] = [0, 1, 2].map((way) =>
@@ -103,7 +106,7 @@ async function onePause(
   // Not one of them was dropped: the follower reports each as carried out.
   await waitUntil(
     'the late copies were carried out',
-    async () => (await handledTxns(frozen)) >= before + NAMES + 1,
+    async () => (await handledTxns(frozen)) >= before + messages + 1,
   );
   await waitUntil('so was the control', async () => {
     return (await keysBelow(rival.coordinator, control.replace(/\/\d+$/, '/'))).some(

@@ -639,6 +639,83 @@ export const mutations: readonly Mutation[] = [
       },
     ],
   },
+  {
+    name: 'two that touch the same keys in one batch',
+    harm: 'both see the queue as it was before the batch, and both believe that they hold the lock',
+    edits: [
+      {
+        file: 'coordinator/group-commit/group-commit.ts',
+        find: 'batch.members.length > 0 && (batch.conflictsWith(footprint) || before.conflictsWith(footprint));',
+        replace: 'false;',
+      },
+    ],
+  },
+  {
+    name: 'ranges are left out of what a member touches',
+    harm: 'the same: it is the range over the queue in which they meet, not their keys',
+    edits: [
+      {
+        file: 'coordinator/group-commit/footprint.ts',
+        find: '    list.push(span);\n',
+        replace: '    if (span.rangeEnd === undefined) list.push(span);\n',
+      },
+    ],
+  },
+  {
+    name: 'two readers of one lock in one batch',
+    harm: 'they get one token, which guards take for a history that was rewritten',
+    edits: [
+      {
+        file: 'lock/enqueue.ts',
+        find: 'isOfReaders === true && family !== undefined ? prefixSpan(family) : []',
+        replace: 'isOfReaders === true && family === undefined ? prefixSpan(family) : []',
+      },
+    ],
+  },
+  {
+    name: 'a batch without an answer told as refused',
+    harm: 'a copy that is applied later is not reckoned with',
+    edits: [
+      {
+        file: 'coordinator/group-commit/group-commit.ts',
+        find: '{ cause, outcome });',
+        replace: "{ cause, outcome: 'rejected' });",
+      },
+    ],
+  },
+  {
+    name: 'a refused batch told as failure to all',
+    harm: 'one dead lease costs others their sessions',
+    edits: [
+      {
+        file: 'coordinator/group-commit/group-commit.ts',
+        find: 'if (!isRefusal(error) || OF_ALL.has(error.code)) {',
+        replace: 'if (OF_ALL.size > 0) {',
+      },
+    ],
+  },
+  {
+    name: 'the revision of the nested reply taken for the token',
+    harm: 'etcd puts none there',
+    edits: [
+      {
+        file: 'coordinator/group-commit/batch.ts',
+        find: 'results: result.results, revision: reply.revision }',
+        replace: 'results: result.results, revision: 0n }',
+      },
+    ],
+  },
+  {
+    name: 'the answers of a batch told to the wrong members',
+    harm: 'one takes what another was granted',
+    edits: [
+      {
+        file: 'coordinator/group-commit/group-commit.ts',
+        find: 'const own = replyOf(reply, at);',
+        replace: 'const own = replyOf(reply, (at + 1) % members.length);',
+      },
+    ],
+  },
 ];
 
 /** @throws RangeError if there is none of that name. */

@@ -36,7 +36,7 @@ export function calls(suite: CoordinatorSuite): void {
   });
 
   test('close ends what is pending and what is watched, and refuses what follows', async () => {
-    const closing = connect();
+    const closing = await connect();
     const seen = await startWatch(closing, all(), 1n + (await storeRevision()));
     const pending = rejection(run(closing, [], [put(under('a'))]));
     const closed = Promise.all([closing.close(), closing.close()]);
@@ -58,7 +58,7 @@ export function calls(suite: CoordinatorSuite): void {
   });
 
   test('50 at once on one key are put in one order, a revision each', async () => {
-    const clients = [suite.coordinator, connect(), connect()];
+    const clients = [suite.coordinator, await connect(), await connect()];
     const replies = await Promise.all(
       Array.from({ length: 50 }, (_, index) =>
         run(clients[index % 3] as Coordinator, [], [put(under('a'), `${index}`)]),

@@ -132,7 +132,7 @@ export function leases(suite: CoordinatorSuite): void {
   });
 
   test('a lease outlives the client that made it, and ends without it', async () => {
-    const mortal = connect();
+    const mortal = await connect();
     const lease = randomLease();
     await mortal.grant({ lease, ttlMs: SHORT_TTL_MS });
     const { revision } = await run(mortal, [], [put(under('orphan'), '', lease)]);

@@ -17,7 +17,7 @@ export interface CoordinatorWorld extends AsyncDisposable {
   /** As the coordinator describes itself: `etcd 3.5.30`, `memory`. */
   readonly version: string;
   /** A client of its own. */
-  connect(): Coordinator;
+  connect(): Coordinator | Promise<Coordinator>;
   /** Waits on the service's clock. */
   passTime(ms: number): Promise<void>;
   /** Compacts the history up to `revision`. */
@@ -57,9 +57,9 @@ export class CoordinatorSuite {
     return this.#current;
   }
 
-  begin(): void {
+  async begin(): Promise<void> {
     const prefix = `contract-${randomBytes(6).toString('hex')}/`;
-    this.#current = { coordinator: this.connect(), prefix };
+    this.#current = { coordinator: await this.connect(), prefix };
   }
 
   async end(): Promise<void> {
@@ -69,8 +69,8 @@ export class CoordinatorSuite {
   }
 
   /** Another client, closed when the test ends. */
-  readonly connect = (): Coordinator => {
-    const connection = this.world.connect();
+  readonly connect = async (): Promise<Coordinator> => {
+    const connection = await this.world.connect();
     this.#connections.push(connection);
     return connection;
   };

@@ -14,7 +14,7 @@ export function watches(suite: CoordinatorSuite): void {
       put(`${suite.prefix.slice(0, -1)}0`),
     );
     const seen = await startWatch(suite.coordinator, all(), first.revision);
-    const third = await run(connect(), [], [put(under('b'), '3')]);
+    const third = await run(await connect(), [], [put(under('b'), '3')]);
     expect(await seen.next(4)).toMatchObject([
       {
         type: 'put',

@@ -1,6 +1,7 @@
 import type { TokenVerifier } from '@lockkeeper/fencing';
 import { closeOnSignals, type EndSignal } from './close-on-signals.ts';
 import { type Coordinator, DEFAULT_CALL_TIMEOUT_MS } from './coordinator/coordinator.ts';
+import { GroupCommit } from './coordinator/group-commit/group-commit.ts';
 import { HistoryWatch } from './coordinator/history-watch.ts';
 import { Election, type LeaderOptions } from './election/election.ts';
 import type { Term } from './election/term.ts';
@@ -72,7 +73,9 @@ export class Keeper implements AsyncDisposable {
   /** @internal */
   constructor(resolved: ResolvedOptions) {
     const layout = new KeyLayout(resolved.namespace);
-    const coordinator = new HistoryWatch(resolved.coordinator, layout.lineage, () => this.#onRegression());
+    // Watched as they are sent: a transaction that waits to be joined with others has not been sent.
+    const watched = new HistoryWatch(resolved.coordinator, layout.lineage, () => this.#onRegression());
+    const coordinator = resolved.groupCommit ? new GroupCommit(watched, resolved.callTimeoutMs) : watched;
     const options = { ...resolved, coordinator };
     this.#options = options;
     this.#host = {
@@ -84,7 +87,7 @@ export class Keeper implements AsyncDisposable {
       ownership: new OwnershipWatch(options.coordinator, options.logger),
       closing: this.#closing.signal,
       trouble: undefined,
-      session: (signal) => this.#standingSession(signal),
+      session: (scope) => this.#standingSession(scope),
       ownSession: (ttlMs, signal) => this.#ownSession(ttlMs, signal),
       inBackground: (work) => this.#inBackground(work),
     };
@@ -306,14 +309,14 @@ export class Keeper implements AsyncDisposable {
     return true;
   }
 
-  async #standingSession(signal: AbortSignal): Promise<Session> {
+  async #standingSession(scope: AbortScope): Promise<Session> {
     if (this.#session?.isWorn) this.#retire(this.#session);
     while (this.#session === undefined || this.#session.isLost()) {
       this.#opening ??= this.#openShared().finally(() => {
         this.#opening = undefined;
       });
       // The opening serves everybody who waits for it, so one caller's abort must not end it.
-      await unlessAborted(signal, this.#opening);
+      await unlessAborted(scope.signal, this.#opening);
     }
     return this.#session;
   }

@@ -1,6 +1,6 @@
 import { hostname } from 'node:os';
 import type { Clock } from './clock.ts';
-import type { Coordinator } from './coordinator/coordinator.ts';
+import { type Coordinator, DEFAULT_CALL_TIMEOUT_MS } from './coordinator/coordinator.ts';
 import { type EtcdOptions, etcdCoordinator } from './coordinator/etcd/etcd-coordinator.ts';
 import { checkMethods, checkObject, duration, invalidOption, optionalDuration } from './validation.ts';
 
@@ -34,6 +34,12 @@ interface CommonOptions {
   readonly identity?: string | undefined;
   /** Default: silent. */
   readonly logger?: Logger | undefined;
+  /**
+   * Whether what this keeper writes at the same time goes to etcd as one transaction: many times the throughput, and no
+   * later for one alone. A reply that is lost is then lost to all in it, each of which finds out for itself, as always;
+   * a refusal of one is no other's. Without it each is a transaction of its own. Default `true`.
+   */
+  readonly groupCommit?: boolean | undefined;
 }
 
 /** Where to find etcd, or a ready coordinator (which the keeper then closes with itself). */
@@ -49,6 +55,8 @@ export interface ResolvedOptions {
   readonly marginMs: number | undefined;
   readonly identity: string;
   readonly logger: Logger;
+  readonly groupCommit: boolean;
+  readonly callTimeoutMs: number;
 }
 
 const silence = (): void => {};
@@ -61,6 +69,8 @@ export function resolveOptions(options: ConnectOptions): ResolvedOptions {
   const namespace = options.namespace ?? 'lockkeeper';
   const identity = options.identity ?? `${hostname()}:${process.pid}`;
   if (typeof identity !== 'string') throw invalidOption('identity', identity, 'expected a string');
+  const { groupCommit = true } = options;
+  if (typeof groupCommit !== 'boolean') throw invalidOption('groupCommit', groupCommit, 'expected a boolean');
   const coordinator =
     options.coordinator === undefined
       ? etcdCoordinator(options as EtcdOptions)
@@ -73,6 +83,9 @@ export function resolveOptions(options: ConnectOptions): ResolvedOptions {
     marginMs,
     identity,
     logger: options.logger === undefined ? silentLogger : harmless(options.logger),
+    groupCommit,
+    // What the coordinator of these options does; of a given one, what the port says.
+    callTimeoutMs: ('callTimeoutMs' in options && options.callTimeoutMs) || DEFAULT_CALL_TIMEOUT_MS,
   };
 }
 

@@ -25,6 +25,20 @@ describe('AbortScope', () => {
     expect(scopes.some((scope) => scope.signal.aborted)).toBe(false);
   });
 
+  it('follows others of its kind, until it or they are over', () => {
+    const source = new AbortScope();
+    const scopes = Array.from({ length: 4 }, () => new AbortScope().follow(source));
+    for (const at of [0, 2]) scopes[at]?.[Symbol.dispose]();
+    using further = new AbortScope().follow(scopes[1]).follow(source);
+    expect(further.aborted).toBe(false);
+    source.abort('why');
+    source.abort('why again');
+    expect(scopes.map(({ aborted }) => aborted)).toEqual([false, true, false, true]);
+    expect(further.signal.reason).toBe('why');
+    expect(() => scopes[0]?.throwIfAborted()).not.toThrow();
+    expect(new AbortScope().follow(source).signal.reason).toBe('why');
+  });
+
   it('forgets its limit when it is disposed', async () => {
     const clock = new VirtualClock();
     const scope = new AbortScope();

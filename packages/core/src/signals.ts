@@ -36,39 +36,86 @@ function newFanOut(signal: AbortSignal): FanOut {
 /**
  * A stretch of work that ends early for the first of several reasons, and lets go of all of them when it is
  * disposed. (`AbortSignal.any` on a long-lived signal leaks on Node 20.)
+ *
+ * Most end without anybody having asked for their signal, which costs more than all the rest: it is made when it is
+ * asked for, and one scope follows another without.
  */
 export class AbortScope implements Disposable {
-  readonly #controller = new AbortController();
-  readonly #cleanUps: (() => void)[] = [];
+  #controller: AbortController | undefined;
+  #ended: { readonly reason: unknown } | undefined;
+  /** Mostly one, or none. */
+  #follower: AbortScope | undefined;
+  #moreFollowers: Set<AbortScope> | undefined;
+  /** What it follows, and what else it has to let go of. */
+  #sources: AbortScope[] | undefined;
+  #cleanUps: (() => void)[] | undefined;
 
   get signal(): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController();
+      if (this.#ended !== undefined) this.#controller.abort(this.#ended.reason);
+    }
     return this.#controller.signal;
   }
 
-  abort(reason: unknown): void {
-    this.#controller.abort(reason);
+  get aborted(): boolean {
+    return this.#ended !== undefined;
   }
 
-  /** Aborts with the reason of `signal` when that aborts. */
-  follow(signal: AbortSignal | undefined): this {
-    if (signal === undefined) return this;
-    if (signal.aborted) {
-      this.abort(signal.reason);
-      return this;
-    }
-    this.#cleanUps.push(onAbort(signal, () => this.abort(signal.reason)));
+  throwIfAborted(): void {
+    if (this.#ended !== undefined) this.signal.throwIfAborted();
+  }
+
+  abort(reason: unknown): void {
+    if (this.#ended !== undefined) return;
+    this.#ended = { reason };
+    this.#controller?.abort(reason);
+    const followers = [this.#follower, ...(this.#moreFollowers ?? [])];
+    for (const follower of followers) follower?.abort(reason);
+  }
+
+  /** Aborts with the reason of `source` when that aborts. */
+  follow(source: AbortSignal | AbortScope | undefined): this {
+    if (source === undefined) return this;
+    if (source.aborted) this.abort(source instanceof AbortScope ? source.#ended?.reason : source.reason);
+    else if (source instanceof AbortScope) this.#followScope(source);
+    else this.#onCleanUp(onAbort(source, () => this.abort(source.reason)));
     return this;
   }
 
   /** Aborts after `delayMs`; returns the timer so that the limit can be lifted. */
   limit(clock: Clock, delayMs: number, reason: () => unknown): Timer {
     const timer = clock.setTimer(delayMs, () => this.abort(reason()));
-    this.#cleanUps.push(() => timer.cancel());
+    this.#onCleanUp(() => timer.cancel());
     return timer;
   }
 
   [Symbol.dispose](): void {
-    for (const cleanUp of this.#cleanUps.splice(0)) cleanUp();
+    const [sources, cleanUps] = [this.#sources, this.#cleanUps];
+    this.#sources = undefined;
+    this.#cleanUps = undefined;
+    for (const source of sources ?? []) source.#forget(this);
+    for (const cleanUp of cleanUps ?? []) cleanUp();
+  }
+
+  #followScope(source: AbortScope): void {
+    this.#sources ??= [];
+    this.#sources.push(source);
+    if (source.#follower === undefined) source.#follower = this;
+    else {
+      source.#moreFollowers ??= new Set();
+      source.#moreFollowers.add(this);
+    }
+  }
+
+  #forget(follower: AbortScope): void {
+    if (this.#follower === follower) this.#follower = undefined;
+    else this.#moreFollowers?.delete(follower);
+  }
+
+  #onCleanUp(act: () => void): void {
+    this.#cleanUps ??= [];
+    this.#cleanUps.push(act);
   }
 }
 
@@ -87,14 +134,18 @@ export async function unlessAborted<T>(signal: AbortSignal, promise: Promise<T>)
 }
 
 /** The value of `promise` if it settles within `limitMs`, else `undefined`; the promise goes on unobserved. */
-export async function within<T>(clock: Clock, limitMs: number, promise: Promise<T>): Promise<T | undefined> {
-  let timer: Timer | undefined;
-  const limit = new Promise<undefined>((resolve) => {
-    timer = clock.setTimer(limitMs, () => resolve(undefined));
+export function within<T>(clock: Clock, limitMs: number, promise: Promise<T>): Promise<T | undefined> {
+  return new Promise((resolve, reject) => {
+    const timer = clock.setTimer(limitMs, () => resolve(undefined));
+    promise.then(
+      (value) => {
+        timer.cancel();
+        resolve(value);
+      },
+      (error: unknown) => {
+        timer.cancel();
+        reject(error);
+      },
+    );
   });
-  try {
-    return await Promise.race([promise, limit]);
-  } finally {
-    timer?.cancel();
-  }
 }

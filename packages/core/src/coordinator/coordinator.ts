@@ -39,7 +39,10 @@ export interface Coordinator extends AsyncDisposable {
   /** Ends a lease and deletes its keys. Rejects with `lease-not-found` where there is none. */
   revoke(lease: bigint, options?: CallOptions): Promise<void>;
 
-  /** One atomic transaction. All compares see the state before it; all its puts share one revision. */
+  /**
+   * One atomic transaction. All compares see the state before it; all its puts share one revision. Bytes are copied; the
+   * rest is to be left as it is until the call has settled.
+   */
   txn(txn: Txn, options?: CallOptions): Promise<TxnReply>;
 
   /** A linearizable read. */
@@ -162,6 +165,11 @@ export interface Txn {
   readonly compare: readonly Compare[];
   readonly success: readonly Operation[];
   readonly failure: readonly Operation[];
+  /**
+   * Whatever else is written in these spans gets a revision of its own, also where transactions are joined: for those
+   * who are told apart by their revision although they do not look at each other. Changes nothing else.
+   */
+  readonly apartIn?: readonly KeySpan[] | undefined;
 }
 
 export type OperationResult =

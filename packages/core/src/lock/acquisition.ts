@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import type { Claimable } from '@lockkeeper/fencing';
 import { timestamp } from '../clock.ts';
@@ -10,6 +9,7 @@ import type { Session, SessionMember } from '../session/session.ts';
 import { AbortScope } from '../signals.ts';
 import type { HoldClass } from './hold.ts';
 import type { KeyLayout, Queue } from './key-layout.ts';
+import { randomId } from './random-id.ts';
 
 /**
  * Who stands behind a key in a queue. `etcdctl lock` and Go clients write no details. `JSON.stringify` prints
@@ -77,13 +77,15 @@ export interface QueuePlace extends Place, Queue {
   readonly slot: number;
 }
 
+const HOST = hostname();
+
 /**
  * One attempt to get a lock: its random id, its keys and slots, and how many sent copies of its enqueue
  * transaction were never answered. It belongs to one session from its first message until its ending is
  * confirmed, or the session is lost, whichever is first.
  */
 export class Acquisition implements SessionMember {
-  readonly id: string = randomBytes(16).toString('base64url');
+  readonly id: string = randomId();
   readonly name: string;
   /** What messages call it: `semaphore "x"`. */
   readonly title: string;
@@ -131,7 +133,7 @@ export class Acquisition implements SessionMember {
       v: 1,
       acquisition: this.id,
       identity: options.identity,
-      host: hostname(),
+      host: HOST,
       pid: process.pid,
       since: timestamp(options.clock),
     });

@@ -1,12 +1,13 @@
-import type {
-  CallOptions,
-  Compare,
-  Coordinator,
-  KeySpan,
-  KeyValue,
-  Operation,
-  Txn,
-  TxnReply,
+import {
+  type CallOptions,
+  type Compare,
+  type Coordinator,
+  type KeySpan,
+  type KeyValue,
+  type Operation,
+  prefixSpan,
+  type Txn,
+  type TxnReply,
 } from '../coordinator/coordinator.ts';
 import { LockkeeperError } from '../errors.ts';
 import { type Acquisition, isDowngraded, type Place, type QueuePlace, readContender } from './acquisition.ts';
@@ -69,10 +70,16 @@ function enqueueTxn(acquisition: Acquisition, mode: EnqueueMode): Txn {
       op: 'range',
       key,
     })),
+    // Readers of one lock do not look at each other. Each has its own token all the same.
+    apartIn: places.flatMap(({ isOfReaders, family }) =>
+      isOfReaders === true && family !== undefined ? prefixSpan(family) : [],
+    ),
   };
 }
 
-const isAbsent = (span: KeySpan): Compare => ({ ...span, target: 'createRevision', is: '=', to: 0n });
+function isAbsent({ key, rangeEnd }: KeySpan): Compare {
+  return { key, rangeEnd, target: 'createRevision', is: '=', to: 0n };
+}
 
 const keysOf = ({ key, detailsKey }: Place): string[] => (key === detailsKey ? [key] : [key, detailsKey]);
 
@@ -90,7 +97,8 @@ function getInLine(acquisition: Acquisition, place: QueuePlace): Operation {
   const puts = putOwn(acquisition, place);
   const last: Operation = {
     op: 'range',
-    ...place.rivals,
+    key: place.rivals.key,
+    rangeEnd: place.rivals.rangeEnd,
     sort: { by: 'createRevision', order: 'descend' },
     limit: 1,
     keysOnly: !place.sharesWithDowngraded,

@@ -2,7 +2,7 @@ import { type Claimable, FencingToken } from '@lockkeeper/fencing';
 import { sleep, type Timer } from '../clock.ts';
 import type { Compare, Coordinator } from '../coordinator/coordinator.ts';
 import { LockkeeperError, type LossCause } from '../errors.ts';
-import { within } from '../signals.ts';
+import { AbortScope, within } from '../signals.ts';
 import { publish } from '../telemetry.ts';
 import { invalidOption } from '../validation.ts';
 import type { Acquisition } from './acquisition.ts';
@@ -76,15 +76,19 @@ export class Hold implements AsyncDisposable {
   readonly #options: HoldOptions;
   /** When work could begin under it: after a lock-delay. */
   #beganAt: number | undefined;
+  readonly #revision: bigint;
   #token: FencingToken;
-  readonly #controller = new AbortController();
+  /** Of the work under the lock. */
+  readonly #work = new AbortScope();
   readonly #owned: readonly OwnedKey[];
   /** Our key is gone or overwritten; the cause of the loss may turn out to be the session's. */
   #spoiltBy: SpoilCause | undefined;
   #loss: LockkeeperError | undefined;
   #ending: Promise<Ending> | undefined;
   #capTimer: Timer | undefined;
-  readonly #requests: RequestWatch;
+  /** Few holds are listened to. */
+  #requests: RequestWatch | undefined;
+  #isUnwatched = false;
   #told = false;
   #releasing: Promise<ReleaseAnswer> | undefined;
 
@@ -100,8 +104,7 @@ export class Hold implements AsyncDisposable {
     this.#acquisition = acquisition;
     this.#host = host;
     this.#options = options;
-    const { coordinator, logger } = host.options;
-    this.#requests = new RequestWatch(coordinator, logger, host.layout.request(acquisition.id), revision);
+    this.#revision = revision;
     acquisition.onLost = (cause) => this.#lose(cause);
     const onSpoilt = (cause: SpoilCause) => void this.#spoilt(cause);
     this.#owned = acquisition.places.map((place) => ({
@@ -142,7 +145,7 @@ export class Hold implements AsyncDisposable {
    */
   get signal(): AbortSignal {
     if (this.standing === 'lost' && this.#spoiltBy !== undefined) this.#lose(this.#spoiltBy);
-    return this.#controller.signal;
+    return this.#work.signal;
   }
 
   /** The time-to-live etcd granted, in milliseconds. */
@@ -177,6 +180,15 @@ export class Hold implements AsyncDisposable {
    */
   onReleaseRequested(listener: (request: ReleaseRequest) => void): Disposable {
     if (typeof listener !== 'function') throw invalidOption('listener', listener, 'expected a function');
+    const { options, layout } = this.#host;
+    this.#requests ??= new RequestWatch(
+      options.coordinator,
+      options.logger,
+      layout.request(this.#acquisition.id),
+      this.#revision,
+    );
+    // One that is over hears nothing.
+    if (this.#isUnwatched) this.#requests.close();
     return this.#requests.listen(listener);
   }
 
@@ -274,7 +286,7 @@ export class Hold implements AsyncDisposable {
 
   /** @internal Asks the work to stop while the lock is still held: the keeper is closing. */
   requestStop(reason: unknown): void {
-    this.#controller.abort(reason);
+    this.#work.abort(reason);
   }
 
   async #finish(alreadyLost: boolean): Promise<ReleaseAnswer> {
@@ -296,7 +308,7 @@ export class Hold implements AsyncDisposable {
     const sealed = await this.#seal();
     await this.#outlastMinimum();
     this.#acquisition.isReleased = true;
-    if (this.#requests.wasUsed) this.#host.inBackground(this.#forgetRequests());
+    if (this.#requests?.wasUsed === true) this.#host.inBackground(this.#forgetRequests());
     const ending = await within(this.#host.options.clock, RELEASE_TIMEOUT_MS, this.#end());
     // Nobody confirmed it, and the key ends with its lease at the latest. The hold was not lost before.
     if (ending === undefined || ending === 'session-lost') return { outcome: 'unknown', sealed };
@@ -353,7 +365,7 @@ export class Hold implements AsyncDisposable {
     this.#told = true;
     this.#loss ??= this.#describe(cause);
     this.#unwatch();
-    this.#controller.abort(this.#loss);
+    this.#work.abort(this.#loss);
     publish('lockkeeper:lock:lost', () => ({
       name: this.name,
       token: this.token,
@@ -388,7 +400,8 @@ export class Hold implements AsyncDisposable {
   }
 
   #unwatch(): void {
-    this.#requests.close();
+    this.#isUnwatched = true;
+    this.#requests?.close();
     this.#capTimer?.cancel();
     for (const owned of this.#owned) this.#host.ownership.remove(owned);
   }

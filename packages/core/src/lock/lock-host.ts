@@ -1,6 +1,7 @@
 import type { LockkeeperError } from '../errors.ts';
 import type { ResolvedOptions } from '../options.ts';
 import type { Session } from '../session/session.ts';
+import type { AbortScope } from '../signals.ts';
 import type { Hold } from './hold.ts';
 import type { KeyLayout } from './key-layout.ts';
 import type { OwnershipWatch } from './ownership-watch.ts';
@@ -21,7 +22,7 @@ export interface LockHost {
   /** Why no session could be opened, at the last try. */
   trouble: LockkeeperError | undefined;
   /** The session that all share and that stands; opens one where there is none. */
-  session(signal: AbortSignal): Promise<Session>;
+  session(scope: AbortScope): Promise<Session>;
   /** A session for one member, which ends with it: whoever gets it joins it, and retires it. */
   ownSession(ttlMs: number, signal: AbortSignal): Promise<Session>;
   /** Work that goes on after the caller got an answer, and never rejects; `close()` waits for it. */

@@ -129,7 +129,7 @@ export class Lock<H extends Hold = Hold> {
     const request = resolveRequest(options, this.#host.options.identity);
     const { coordinator } = this.#host.options;
     using scope = new AbortScope().follow(this.#host.closing);
-    const { lease } = await this.#host.session(scope.signal);
+    const { lease } = await this.#host.session(scope);
     const holders = await findHolders(coordinator, this.#target.queues, { signal: scope.signal });
     const success = holders.map(({ acquisition }): Operation => {
       return { op: 'put', key: this.#host.layout.request(acquisition), value: formatRequest(request), lease };
@@ -178,11 +178,11 @@ export class Lock<H extends Hold = Hold> {
     mayStartOver: boolean,
   ): Promise<TryAcquired<H> | undefined> {
     const { coordinator } = this.#host.options;
-    const session = await this.#session(overall.signal);
+    const session = await this.#session(overall);
     const acquisition = new Acquisition(this.#target, session, this.#host.layout, this.#host.options);
     if (this.#ownTtlMs !== undefined) session.retire();
     wait.trouble = () => acquisition.trouble;
-    using scope = new AbortScope().follow(overall.signal).follow(acquisition.scope.signal);
+    using scope = new AbortScope().follow(overall).follow(acquisition.scope);
     let token: bigint | undefined;
     let hold: H | undefined;
     try {
@@ -201,16 +201,19 @@ export class Lock<H extends Hold = Hold> {
       const terms = { ...attempt, claims: claimsOf?.(acquisition) ?? attempt.claims };
       // The target says what it gives.
       hold = new (this.#target.Hold ?? Hold)(acquisition, admitted.revision, this.#host, terms) as H;
-      await this.#complete(hold, acquisition, terms, scope.signal);
+      if (isComplete(acquisition, terms)) hold.begin();
+      else await this.#complete(hold, acquisition, terms, scope.signal);
+      scope.throwIfAborted();
+      if (hold.loss !== undefined) throw acquisition.lostWhileWaiting(hold.loss.lossCause ?? 'key-deleted');
       this.#tellGranted(hold, wait.waitedMs());
       return { hold };
     } catch (error) {
       const gone = hold === undefined ? this.#giveUp(acquisition) : hold.abandon();
-      const untouched = token === undefined && isLeaseGone(acquisition) && !overall.signal.aborted;
+      const untouched = token === undefined && isLeaseGone(acquisition) && !overall.aborted;
       if (untouched && mayStartOver) return undefined;
       this.#tellGaveUp(acquisition.id, error);
       // Whoever gave up gets the answer now; whoever is told of a failure finds the queue without his key.
-      if (!overall.signal.aborted) await within(this.#host.options.clock, GONE_WITHIN_MS, gone);
+      if (!overall.aborted) await within(this.#host.options.clock, GONE_WITHIN_MS, gone);
       throw error;
     }
   }
@@ -239,14 +242,13 @@ export class Lock<H extends Hold = Hold> {
       // Then this is only what the loss came to: a guard that is sealed refuses the claim, say.
       if (hold.loss === undefined) throw error;
     }
-    if (hold.loss !== undefined) throw acquisition.lostWhileWaiting(hold.loss.lossCause ?? 'key-deleted');
   }
 
-  async #session(signal: AbortSignal): Promise<Session> {
+  async #session(scope: AbortScope): Promise<Session> {
     try {
-      signal.throwIfAborted();
-      if (this.#ownTtlMs === undefined) return await this.#host.session(signal);
-      return await this.#host.ownSession(this.#ownTtlMs, signal);
+      scope.throwIfAborted();
+      if (this.#ownTtlMs === undefined) return await this.#host.session(scope);
+      return await this.#host.ownSession(this.#ownTtlMs, scope.signal);
     } catch (error) {
       this.#tellGaveUp(undefined, error);
       throw error;
@@ -278,6 +280,16 @@ export class Lock<H extends Hold = Hold> {
   }
 }
 
+/** Whether there is nothing to wait for between the grant and the caller's seeing it. */
+function isComplete({ session }: Acquisition, { lockDelayMs, claims }: Attempt): boolean {
+  return lockDelayMs === undefined && claims.length === 0 && isFresh(session);
+}
+
+/** Whoever gets a hold can count on at least a third of its TTL. */
+function isFresh(session: Session): boolean {
+  return session.isLost() || session.remainingMs() >= session.ttlMs / 3;
+}
+
 /** Whether an acquisition failed for nothing but a lease that etcd no longer knew when it was asked. */
 function isLeaseGone({ session, unanswered }: Acquisition): boolean {
   const { lossCause } = session;
@@ -285,15 +297,15 @@ function isLeaseGone({ session, unanswered }: Acquisition): boolean {
 }
 
 /**
- * Whoever gets a hold can count on at least a third of its TTL. Rejects when the session is lost instead, or
- * gives up: a hold whose key is gone has left its session, whose loss then no longer aborts the signal.
+ * Rejects when the session is lost instead, or the signal gives up: a hold whose key is gone has left its session,
+ * whose loss then no longer aborts the signal.
  */
 async function freshen(clock: Clock, session: Session, signal: AbortSignal): Promise<void> {
   const backOff = new BackOff(clock);
   signal.throwIfAborted();
-  while (!session.isLost() && session.remainingMs() < session.ttlMs / 3) {
+  while (!isFresh(session)) {
     await session.renewNow();
     signal.throwIfAborted();
-    if (session.remainingMs() < session.ttlMs / 3) await backOff.wait(signal);
+    if (!isFresh(session)) await backOff.wait(signal);
   }
 }

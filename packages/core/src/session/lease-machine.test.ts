@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { LossCause } from '../errors.ts';
 import {
   grantedLease,
+  isQuiet,
   isSafe,
   type LeaseEvent,
   type LeaseState,
@@ -178,5 +179,24 @@ describe('the lease machine', () => {
         'suspect@4000',
       ]);
     });
+  });
+
+  it('is quiet exactly where a look changes nothing', () => {
+    const states = [
+      granted,
+      run(failed(3_000)).state,
+      run(looked(3_000, 900)).state,
+      run(looked(3_000, -700)).state,
+      run(ended(3_000, 'closed')).state,
+    ];
+    for (const state of states) {
+      for (const now of [3_000, 9_999, 10_000, 12_000]) {
+        for (const ahead of [-1_000, -700, -1, 0, 1, 500, 501, 900, 2_000]) {
+          const { state: after, change } = stepLease(state, looked(now, ahead), MARGIN);
+          const { wall } = at(now, ahead);
+          expect(isQuiet(state, now, wall, MARGIN)).toBe(after === state && change === undefined);
+        }
+      }
+    }
   });
 });

@@ -93,15 +93,27 @@ export function stepLease(before: LeaseState, event: LeaseEvent, marginMs: numbe
   }
 }
 
+/** Whether a look at this moment would leave the state as it is. */
+export function isQuiet(state: LeaseState, now: number, wall: number, marginMs: number | undefined): boolean {
+  if (state.phase === 'lost') return true;
+  const ahead = wall - now - state.wallOffset;
+  return now < state.deadline && ahead >= 0 && ahead <= toleratedAhead(state, marginMs);
+}
+
 /** Whether the lease may still be acted on: live, and no doubt about the clock. */
 export function isSafe(state: LeaseState): boolean {
   return state.phase === 'live' && state.doubt?.of !== 'clock';
 }
 
+/** How far wall time may run ahead of the monotonic clock before that is a doubt. */
+function toleratedAhead({ ttlMs }: Live, marginMs: number | undefined): number {
+  return Math.max(250, marginFor(ttlMs, marginMs) / 2);
+}
+
 /** A wall clock set back only lowers the mark, so that a suspension after it is still seen. */
 function compareClocks(state: Live, event: LeaseEvent, marginMs: number | undefined): Live {
   const offset = event.wall - event.now;
-  const tolerated = Math.max(250, marginFor(state.ttlMs, marginMs) / 2);
+  const tolerated = toleratedAhead(state, marginMs);
   if (offset - state.wallOffset > tolerated) {
     return { ...state, wallOffset: offset, doubt: { of: 'clock', since: event.now } };
   }

@@ -6,6 +6,7 @@ import type { Logger } from '../options.ts';
 import { publish } from '../telemetry.ts';
 import {
   grantedLease,
+  isQuiet,
   isSafe,
   type LeaseChange,
   type LeaseEvent,
@@ -284,6 +285,8 @@ export class Session {
   }
 
   #look(): LeaseState {
+    // As most looks find it; every acquire takes several.
+    if (isQuiet(this.#state, this.#clock.now(), this.#clock.wallTime(), this.#marginMs)) return this.#state;
     return this.#step({ type: 'looked', ...this.#moment() });
   }
 

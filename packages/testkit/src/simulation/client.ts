@@ -84,8 +84,9 @@ export class SimulatedClient {
       const name = this.#connections === 1 ? this.process.name : `${this.process.name}(${this.#connections})`;
       const connection = new SimulatedConnection(name, this.process, this.#parts.around);
       try {
-        const { ttlMs } = this.#parts.plan;
-        const keeper = await this.#parts.connect({ coordinator: connection, ttlMs, identity: name });
+        const { ttlMs, groupCommit } = this.#parts.plan;
+        const options = { coordinator: connection, ttlMs, identity: name, groupCommit };
+        const keeper = await this.#parts.connect(options);
         const seat = { keeper, connection, closing: false };
         this.seats.push(seat);
         return seat;

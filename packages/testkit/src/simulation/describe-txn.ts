@@ -1,4 +1,4 @@
-import type { Operation, Txn, TxnReply } from '@lockkeeper/core';
+import type { Operation, OperationResult, Txn, TxnReply } from '@lockkeeper/core';
 import { CANDIDATES, REQUESTS } from './queues.ts';
 import type { Trace } from './trace.ts';
 
@@ -11,6 +11,29 @@ export interface Described {
 
 /** Tells the protocol's transactions apart by their shape. Nothing but the trace depends on it. */
 export function describeTxn(txn: Txn, trace: () => Trace | undefined): Described {
+  const members = membersOf(txn);
+  if (members === undefined) return describeOne(txn, trace);
+  const each = members.map((member) => describeOne(member, trace));
+  return {
+    verb: 'batch',
+    detail: () => each.map(({ verb, detail }) => `${verb} ${detail()}`).join(' + '),
+    outcome: (reply) => each.map(({ outcome }, at) => outcome?.(replyOf(reply, at)) ?? 'ok').join(' + '),
+  };
+}
+
+/** Those of a group commit: transactions whole, and no comparison of its own. */
+export function membersOf({ compare, success, failure }: Txn): readonly Txn[] | undefined {
+  const members = success.flatMap((operation) => (operation.op === 'txn' ? operation : []));
+  const isBatch = compare.length === 0 && failure.length === 0 && members.length === success.length;
+  return isBatch && members.length > 1 ? members : undefined;
+}
+
+function replyOf(reply: unknown, at: number): TxnReply {
+  const { results, revision } = reply as TxnReply;
+  return { ...(results[at] as Extract<OperationResult, { op: 'txn' }>), revision };
+}
+
+function describeOne(txn: Txn, trace: () => Trace | undefined): Described {
   const [first, second] = txn.success;
   const key = (operation: Operation | undefined): string =>
     operation !== undefined && operation.op !== 'txn' ? (trace()?.key(operation.key) ?? '') : '';

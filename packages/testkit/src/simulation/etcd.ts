@@ -40,6 +40,8 @@ export class SimulatedEtcd {
   compactedTo = 0n;
   readonly #world: World;
   readonly #streams = new Set<() => void>();
+  /** By client. */
+  readonly #onNextLease = new Map<string, (lease: bigint) => void>();
   #waiting: EtcdRequest[] = [];
   #mode: 'serving' | 'stopped' | 'down' | 'leaderless' = 'serving';
   #since = 0;
@@ -80,6 +82,7 @@ export class SimulatedEtcd {
 
   /** What an operator or another program does, which no network disturbs. */
   outside<T>(actor: string, act: (store: MemoryStore) => T): T {
+    this.#expireLeases();
     this.actor = actor;
     try {
       return act(this.store);
@@ -91,6 +94,11 @@ export class SimulatedEtcd {
   revokeOutside(lease: bigint): void {
     this.outside('outside', (store) => store.revoke(lease));
     this.#lives.delete(lease);
+  }
+
+  /** Calls `act` in the moment after the client's next lease was granted, before the client knows. */
+  onNextLease(client: string, act: (lease: bigint) => void): void {
+    this.#onNextLease.set(client, act);
   }
 
   grantOutside(lease: bigint, ttlMs: number): void {
@@ -152,12 +160,19 @@ export class SimulatedEtcd {
     }
   }
 
+  /** What is due goes by itself, not on behalf of whoever asks next. */
+  #expireLeases(): void {
+    void this.store.revision;
+  }
+
   #serve(request: EtcdRequest): void {
+    this.#expireLeases();
     this.actor = request.from;
     try {
       const reply = request.apply(this.store);
       this.#note(request, reply);
       request.succeed(reply);
+      if (request.grants !== undefined) this.#granted(request.grants, request.from);
     } catch (error) {
       request.fail(error);
     } finally {
@@ -172,6 +187,12 @@ export class SimulatedEtcd {
     if (lease === undefined) return;
     const { ttlMs } = reply as { readonly ttlMs: number };
     this.#noteRenewal(lease, ttlMs);
+  }
+
+  #granted(lease: bigint, client: string): void {
+    const act = this.#onNextLease.get(client);
+    this.#onNextLease.delete(client);
+    act?.(lease);
   }
 
   #noteRenewal(lease: bigint, ttlMs: number): void {

@@ -94,6 +94,9 @@ function interfere(fault: Fault, { around, observer }: Stage): void {
       revokeIfThere(lease, etcd, observer);
       return;
     }
+    case 'revoke next lease':
+      etcd.onNextLease(fault.client, (lease) => revokeIfThere(lease, etcd, observer));
+      return;
     case 'stranger queues': {
       strangers += 1n;
       const lease = 2n ** 62n + strangers;

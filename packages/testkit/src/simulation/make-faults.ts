@@ -64,6 +64,7 @@ export function makeFaults(
       most: 3,
       make: (r, at) => ({ at, kind: 'stranger queues', queue: queue(r), ms: r.skewed(10, 4_000) }),
     },
+    { likely: 0.15, most: 4, make: (r, at) => ({ at, kind: 'revoke next lease', client: client(r) }) },
   ];
   const faults = kinds
     .flatMap(({ likely, most, make }) =>

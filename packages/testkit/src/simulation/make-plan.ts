@@ -62,6 +62,9 @@ export function makePlan(seed: string): Plan {
   };
 }
 
+/** Between the moments in which a crowd acts. */
+const MOMENT_MS = 1_000;
+
 const UNDISTURBED: NetworkPlan = {
   slow: 0,
   slowestMs: 50,
@@ -94,12 +97,17 @@ function makeClient(
   claiming: boolean,
   calm: boolean,
 ): ClientPlan {
-  const workers = Array.from({ length: random.whole(1, 3) }, (_, worker) => {
+  // A crowd acts in the same moments, so that much of what it does goes out together.
+  const crowd = random.fork('crowd');
+  const isCrowd = crowd.chance(0.25);
+  const few = random.whole(1, 3);
+  const workers = Array.from({ length: isCrowd ? crowd.whole(4, 8) : few }, (_, worker) => {
     const visits: Visit[] = [];
     const count = random.whole(1, 6);
     for (let at = 0; at < count; at += 1) {
       const id = `${name}.${worker + 1}.${at + 1}`;
-      visits.push(makeVisit(random.fork(id), id, things, lasting / count, claiming, calm));
+      const visit = makeVisit(random.fork(id), id, things, lasting / count, claiming, calm);
+      visits.push(isCrowd ? inCrowd(visit, crowd) : visit);
     }
     return visits;
   });
@@ -107,11 +115,19 @@ function makeClient(
     name,
     clockRate: random.chance(0.5) ? 1 : random.between(0.95, 1.05),
     ttlMs: random.pick([2_000, 3_000, 5_000]),
+    groupCommit: random.fork('group commit').chance(0.75),
     workers,
     onlookers: things.kinds.includes('election')
       ? makeOnlookers(random.fork('onlookers'), things, lasting)
       : [],
   };
+}
+
+function inCrowd(visit: Visit, random: Random): Visit {
+  const restMs = Math.floor(visit.restMs / MOMENT_MS) * MOMENT_MS;
+  const isolated = visit.isolated || random.chance(0.3);
+  const abortAfterMs = random.chance(0.3) ? random.skewed(0, 3_000) : visit.abortAfterMs;
+  return { ...visit, restMs, isolated, abortAfterMs };
 }
 
 function makeOnlookers(random: Random, { names }: Things, lasting: number): Onlooker[] {

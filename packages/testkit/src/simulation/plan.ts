@@ -46,6 +46,7 @@ const HARMLESS: ReadonlySet<Fault['kind']> = new Set([
   'delete key',
   'overwrite key',
   'revoke',
+  'revoke next lease',
   'stranger queues',
   'close',
 ]);
@@ -55,6 +56,8 @@ export interface ClientPlan {
   /** How fast its clocks run; 1 is true time. */
   readonly clockRate: number;
   readonly ttlMs: number;
+  /** Whether what its keeper writes at the same time goes out as one transaction. */
+  readonly groupCommit: boolean;
   /** What it does, several things at a time, each list one after another. */
   readonly workers: readonly (readonly Visit[])[];
   /** Elections that it observes. */
@@ -112,7 +115,10 @@ export type WorkStep =
 
 export type Fault = { readonly at: number } & (
   | { readonly kind: 'stop' | 'suspend' | 'cut off'; readonly client: string; readonly ms: number }
-  | { readonly kind: 'kill' | 'close' | 'break watches' | 'revoke'; readonly client: string }
+  | {
+      readonly kind: 'kill' | 'close' | 'break watches' | 'revoke' | 'revoke next lease';
+      readonly client: string;
+    }
   | { readonly kind: 'step wall time'; readonly client: string; readonly ms: number }
   | {
       readonly kind: 'stop etcd' | 'restart etcd' | 'lose leader' | 'stop storage';

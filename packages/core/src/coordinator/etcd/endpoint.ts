@@ -4,7 +4,9 @@ import {
   type ChannelCredentials,
   type ChannelInterface,
   type ChannelOptions,
+  Client,
   connectivityState,
+  Metadata,
 } from '@grpc/grpc-js';
 import { noop } from 'cockatiel';
 import { Etcd3 } from 'etcd3';
@@ -28,11 +30,16 @@ export interface EndpointOptions {
 interface Open {
   readonly channel: ChannelInterface;
   readonly client: Etcd3;
+  /** For messages that we encode and decode ourselves. */
+  readonly plain: Client;
   /** What its connections are made with. */
   readonly credentials: ChannelCredentials;
 }
 
-export type Send<T> = (client: Etcd3, options: CallOptions) => Promise<T>;
+/** One RPC whose messages are bytes. */
+export type Unary = (path: string, request: Buffer, options: CallOptions) => Promise<Buffer>;
+
+export type Send<T> = (client: Etcd3, options: CallOptions, unary: Unary) => Promise<T>;
 
 export type Attempt<T> =
   | { readonly ok: true; readonly value: T }
@@ -72,10 +79,19 @@ export class Endpoint {
   async attempt<T>(what: string, bounds: Bounds, headers: RpcHeaders, send: Send<T>): Promise<Attempt<T>> {
     const { clock, pending } = this.#options;
     const rpc = new Rpc(clock.wallTime() + bounds.limitMs, headers);
-    const settled = await pending.wait(rpc, bounds, async () => send(this.client, rpc.options));
+    const settled = await pending.wait(rpc, bounds, async () => send(this.client, rpc.options, this.#unary));
     if (settled.how === 'done') return { ok: true, value: settled.value };
     return { ok: false, failure: failureOf(`${what} on ${this.name}`, rpc, settled, bounds.limitMs) };
   }
+
+  readonly #unary: Unary = (path, request, options) =>
+    new Promise((resolve, reject) => {
+      const { plain } = this.#opened();
+      plain.makeUnaryRequest(path, same, same, request, new Metadata(), options, (error, reply) => {
+        if (error === null && reply !== undefined) resolve(reply);
+        else reject(error);
+      });
+    });
 
   /** Connects if need be, with the certificates of now. A failure here has sent nothing that could change anything. */
   async connect(bounds: Bounds): Promise<Failure | undefined> {
@@ -116,6 +132,7 @@ export class Endpoint {
 
   #drop(): void {
     this.#open?.client.close();
+    this.#open?.plain.close();
     this.#open?.channel.close();
     this.#open = undefined;
   }
@@ -126,15 +143,19 @@ export class Endpoint {
     const { security, keepaliveMs } = this.#options;
     const credentials = security.current;
     const channel = new Channel(this.#authority, credentials, channelOptions(keepaliveMs));
+    const channelOverride = keptOpen(channel);
     const client = new Etcd3({
       hosts: this.#authority,
       faultHandling: { global: noop, host: () => noop },
-      grpcOptions: { channelOverride: keptOpen(channel) },
+      grpcOptions: { channelOverride },
     });
-    this.#open = { channel, client, credentials };
+    const plain = new Client(this.#authority, credentials, { channelOverride });
+    this.#open = { channel, client, plain, credentials };
     return this.#open;
   }
 }
+
+const same = (message: Buffer): Buffer => message;
 
 function stateOf({ channel }: Open): connectivityState {
   return channel.getConnectivityState(false);

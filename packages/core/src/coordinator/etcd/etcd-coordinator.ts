@@ -18,20 +18,14 @@ import type {
 } from '../coordinator.ts';
 import type { Send } from './endpoint.ts';
 import { type CallPlan, Endpoints } from './endpoints.ts';
+import { decodeRangeReply, decodeTxnReply, encodeRange, encodeTxn } from './kv-messages.ts';
 import { type EtcdOptions, type ResolvedEtcdOptions, resolveEtcdOptions } from './options.ts';
 import { PendingCalls } from './pending-calls.ts';
 import { renewOnce } from './renewals.ts';
 import { ANONYMOUS, describeMember } from './status.ts';
 import { Turns } from './turns.ts';
 import { Watchers } from './watchers.ts';
-import {
-  decodeLeaseTime,
-  decodeRangeReply,
-  decodeRevision,
-  decodeTxnReply,
-  encodeRange,
-  encodeTxn,
-} from './wire.ts';
+import { decodeLeaseTime, decodeRevision } from './wire.ts';
 
 export type { EtcdCredentials } from './credentials.ts';
 export type { EtcdAuth, EtcdOptions } from './options.ts';
@@ -143,8 +137,10 @@ class EtcdCoordinator implements Coordinator {
   async txn(txn: Txn, options?: CallOptions): Promise<TxnReply> {
     const request = encodeTxn(txn);
     const plan = isReadOnly(txn) ? READING_TXN : TXN;
-    const reply = await this.#inTurn(plan, options, ({ kv }, rpc) => kv.txn(request, rpc));
-    const decoded = decodeTxnReply(reply);
+    const reply = await this.#inTurn(plan, options, (_, rpc, unary) =>
+      unary('/etcdserverpb.KV/Txn', request, rpc),
+    );
+    const decoded = understood(reply, decodeTxnReply);
     this.#observe(decoded.revision);
     return decoded;
   }
@@ -152,8 +148,10 @@ class EtcdCoordinator implements Coordinator {
   async range(range: RangeRequest, options?: CallOptions): Promise<RangeReply> {
     const request = encodeRange(range);
     const seenBefore = this.#seen;
-    const reply = await this.#inTurn(RANGE, options, ({ kv }, rpc) => kv.range(request, rpc));
-    const decoded = decodeRangeReply(reply);
+    const reply = await this.#inTurn(RANGE, options, (_, rpc, unary) =>
+      unary('/etcdserverpb.KV/Range', request, rpc),
+    );
+    const decoded = understood(reply, decodeRangeReply);
     this.#observeLinearizable(seenBefore, decoded.revision);
     return decoded;
   }
@@ -229,6 +227,14 @@ class EtcdCoordinator implements Coordinator {
     this.#seen = revision;
     const text = `etcd answered at revision ${revision} after it had been at revision ${seenBefore}`;
     this.#watchers.endAll(new LockkeeperError('history-regressed', text));
+  }
+}
+
+function understood<T>(reply: Buffer, decode: (reply: Buffer) => T): T {
+  try {
+    return decode(reply);
+  } catch (cause) {
+    throw new LockkeeperError('unexpected-reply', 'etcd sent a reply that cannot be read', { cause });
   }
 }
 
