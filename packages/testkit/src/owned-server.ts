@@ -131,7 +131,12 @@ export class TemporaryFolder {
   readonly path: string;
 
   constructor(prefix: string) {
-    this.path = mkdtempSync(join(tmpdir(), prefix));
+    try {
+      this.path = mkdtempSync(join(tmpdir(), prefix));
+    } catch (cause) {
+      const why = `no folder can be made below "${tmpdir()}" (TMPDIR): ${(cause as Error).message}`;
+      throw new TestkitError('start-failed', why, { cause });
+    }
     guardFolder(this.path);
   }
 
