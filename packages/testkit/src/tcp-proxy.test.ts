@@ -148,6 +148,9 @@ describe('the TCP proxy', () => {
     );
     expect(() => proxy.loseReply({ match: 'x' as never })).toThrow(/match is "x"/);
     expect(() => proxy.loseReply({ reply: 'x' as never })).toThrow(/reply is "x"/);
+    expect(() => chunkContaining('')).toThrow(/text is ""/);
+    expect(() => chunkContaining(undefined as never)).toThrow(/text is undefined/);
+    expect(() => postgresQueryContaining('')).toThrow(/text is ""/);
     expect(() => proxy.cut({ side: 'server' as never })).toThrow(/side is "server"; expected client, both/);
   });
 

@@ -225,6 +225,7 @@ describe('a worker', { timeout: 60_000 }, () => {
 
   it('names what is wrong with a file, a point and a time', async () => {
     await expect(startWorker(undefined as never)).rejects.toThrow(/worker is "undefined"; expected the path/);
+    await expect(start({ args: 'a b' as never })).rejects.toThrow('args is "a b"; expected a list of texts');
     await expect(startWorker(new URL('http://x/y.js'))).rejects.toThrow(/worker is "http:\/\/x\/y.js"/);
     const worker = await start();
     expect(() => worker.pauseAt('')).toThrow(/the point is ""/);

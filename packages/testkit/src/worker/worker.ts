@@ -66,6 +66,11 @@ export async function startWorker<
   Commands extends Typed = WorkerMessage,
 >(file: string | URL, options: WorkerOptions = {}): Promise<Worker<Messages, Commands>> {
   const path = pathOf(file);
+  for (const name of ['args', 'execArgv'] as const) {
+    const list = options[name];
+    // A text would be taken apart into its letters.
+    if (list !== undefined && !Array.isArray(list)) throw invalid(name, list, 'a list of texts');
+  }
   return Worker.start<Messages, Commands>(path, options, loaderOf(path));
 }
 
