@@ -27,6 +27,7 @@ describe.each(versions)('etcd %s', { timeout: 60_000 }, (version) => {
     await etcd.kill();
     expect(etcd.pid).toBeUndefined();
     await expect(etcd.pause()).rejects.toMatchObject({ code: 'not-running' });
+    await expect(etcd.restart({ forMs: Number.NaN })).rejects.toThrow(/forMs is NaN; expected milliseconds/);
     await etcd.restart();
     expect(etcd.endpoint).toBe(endpoint);
     expect(etcd.pid).not.toBe(pid);

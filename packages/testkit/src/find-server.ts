@@ -238,7 +238,12 @@ export function readManifest(): { folder: string; manifest: Manifest } {
   const folder = named ?? nearestCache(process.cwd());
   const file = folder && join(folder, 'manifest.json');
   if (!file || !existsSync(file)) return { folder: '', manifest: {} };
-  return { folder, manifest: JSON.parse(readFileSync(file, 'utf8')) };
+  try {
+    return { folder, manifest: JSON.parse(readFileSync(file, 'utf8')) };
+  } catch (cause) {
+    const why = `${file}, the list of unpacked servers, cannot be read: ${(cause as Error).message}`;
+    throw new TestkitError('no-server', why, { cause });
+  }
 }
 
 function nearestCache(from: string): string | undefined {

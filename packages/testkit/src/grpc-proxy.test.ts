@@ -153,6 +153,17 @@ describe('the gRPC proxy', () => {
     expect(lossy.trailers).toMatchObject([{ 'grpc-status': '0' }]);
   });
 
+  it('names a target and a fault that could never be', async () => {
+    for (const target of ['nonsense', 'https://127.0.0.1:1', undefined as never]) {
+      await expect(startGrpcProxy(target)).rejects.toMatchObject({
+        code: 'invalid-option',
+        message: expect.stringContaining(`target is "${target}"; expected http://`),
+      });
+    }
+    expect(() => proxy.drop({ method: 'Lease' })).toThrow(/method is "Lease"; expected the path/);
+    expect(() => proxy.drop({ method: '/lossy', direction: 'both' as never })).toThrow(/direction is "both"/);
+  });
+
   it("ends a client's connection with the server's, and closes while messages are being lost", async () => {
     const { stream } = call('/lossy');
     proxy.drop({ method: '/lossy' });

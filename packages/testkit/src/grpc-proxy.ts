@@ -7,9 +7,9 @@ import {
 } from 'node:http2';
 import type { AddressInfo } from 'node:net';
 import { deferred } from './deferred.ts';
-import { TestkitError } from './errors.ts';
 import { type Fault, faultOf } from './fault.ts';
 import { joinCall } from './grpc-call.ts';
+import { checkOneOf, invalid } from './options.ts';
 import type { ProxyDirection } from './proxy-lane.ts';
 
 export interface DropOptions {
@@ -38,13 +38,9 @@ const KEEP_ALIVE = '/etcdserverpb.Lease/LeaseKeepAlive';
  * @throws {@link TestkitError} `invalid-option`
  */
 export async function startGrpcProxy(target: string | URL): Promise<GrpcProxy> {
-  const url = new URL(target);
-  if (url.protocol !== 'http:') {
-    throw new TestkitError(
-      'invalid-option',
-      `target is "${target}"; expected http://…: TLS hides the messages`,
-    );
-  }
+  const text = String(target);
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url?.protocol !== 'http:') throw invalid('target', text, 'http://…: TLS hides the messages');
   const server = createServer();
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
@@ -82,6 +78,9 @@ export class GrpcProxy implements AsyncDisposable {
    * stay open; their end in that direction waits until then.
    */
   drop({ method, direction = 'request' }: DropOptions): DropFault {
+    checkOneOf('direction', direction, ['request', 'reply']);
+    if (!String(method).startsWith('/'))
+      throw invalid('method', method, 'the path of its calls: /package.Service/Method');
     const drop: Drop = { method, direction, dropped: 0, over: deferred<void>() };
     this.#drops.add(drop);
     const { restore } = faultOf(() => {

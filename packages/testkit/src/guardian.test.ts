@@ -50,6 +50,17 @@ describe.skipIf(process.platform !== 'linux')('when the runner ends', { timeout:
     expect(sharedMemory()).not.toContain(segment);
   });
 
+  it('by SIGKILL, after another guardian took the place of one that was killed', async () => {
+    const started = await startRunner('with workers');
+    const [first] = guardiansOf(started.runner.pid);
+    if (first === undefined) throw new Error('no guardian');
+    signal(first, 'SIGKILL');
+    await expect.poll(() => guardiansOf(started.runner.pid).some((pid) => pid !== first)).toBe(true);
+    signal(started.runner.pid, 'SIGKILL');
+    await expectNothingLeft(started);
+    expect(started.runner.stderr).toBe('');
+  });
+
   it('by an uncaught error', async () => {
     const started = await startRunner('with workers');
     started.runner.send({ type: 'throw' });
@@ -64,6 +75,13 @@ describe.skipIf(process.platform !== 'linux')('when the runner ends', { timeout:
     await expectNothingLeft(started);
   });
 });
+
+function guardiansOf(runner: number): number[] {
+  return treeOf(runner).filter((pid) => {
+    if (processState(pid) === 'gone') return false;
+    return readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('guardian-process');
+  });
+}
 
 /** The id of the System V segment that the server notes in its data folder. */
 function segmentOf(pid: number): string | undefined {

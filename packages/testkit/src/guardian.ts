@@ -10,25 +10,28 @@ import { fileURLToPath } from 'node:url';
  */
 let guardian: ChildProcess | undefined;
 
+/** What is guarded now, by its key: a guardian that takes another one's place is told all of it. */
+const guarded = new Map<string, object>();
+
 /** How the guardian ends a process that is left: PostgreSQL tidies its shared memory on SIGQUIT. */
 export type EndSignal = 'SIGKILL' | 'SIGQUIT' | 'SIGTERM';
 
 /** Call it in the same turn as the spawn, so that no end of this process can come between. */
 export function guardProcess(pid: number, endSignal: EndSignal): void {
-  order({ guard: { pid, endSignal } });
+  guard(`process ${pid}`, { guard: { pid, endSignal } });
 }
 
 export function forgetProcess(pid: number): void {
-  order({ forget: pid });
+  forget(`process ${pid}`, { forget: pid });
 }
 
 /** The folder is removed after the processes have ended. */
 export function guardFolder(folder: string): void {
-  order({ guardFolder: folder });
+  guard(`folder ${folder}`, { guardFolder: folder });
 }
 
 export function forgetFolder(folder: string): void {
-  order({ forgetFolder: folder });
+  forget(`folder ${folder}`, { forgetFolder: folder });
 }
 
 /** Something that an engine made for us, and where that engine is. */
@@ -42,18 +45,29 @@ export interface EngineObject {
 
 /** It is removed, containers first, after the processes have ended. */
 export function guardInEngine(object: EngineObject): void {
-  order({ guardInEngine: object });
+  guard(`engine ${object.id}`, { guardInEngine: object });
 }
 
 export function forgetInEngine(id: string): void {
-  order({ forgetInEngine: id });
+  forget(`engine ${id}`, { forgetInEngine: id });
 }
 
-function order(message: object): void {
-  guardian ??= startGuardian();
-  guardian.stdin?.write(`${JSON.stringify(message)}\n`);
+function guard(key: string, order: object): void {
+  guarded.set(key, order);
+  if (guardian === undefined) guardian = startGuardian();
+  else tell(guardian, order);
 }
 
+function forget(key: string, order: object): void {
+  guarded.delete(key);
+  if (guardian !== undefined) tell(guardian, order);
+}
+
+function tell(child: ChildProcess, order: object): void {
+  child.stdin?.write(`${JSON.stringify(order)}\n`);
+}
+
+/** With all that is guarded now. */
 function startGuardian(): ChildProcess {
   // A session of its own keeps Ctrl-C away; an empty environment keeps out loaders meant for the runner.
   const child = spawn(process.execPath, [fileURLToPath(new URL('./guardian-process.mjs', import.meta.url))], {
@@ -67,9 +81,24 @@ function startGuardian(): ChildProcess {
     process.emitWarning(`${why}: servers and workers may outlive this process`, 'LockkeeperTestkitWarning');
   };
   child.once('error', (error) => onLoss(`the guardian could not be started (${error.message})`));
-  child.once('exit', (code, signal) => onLoss(`the guardian ended (${signal ?? code})`));
-  child.stdin?.on('error', (error) => onLoss(`the guardian does not read (${error.message})`));
+  child.once('exit', (code, signal) => {
+    // Killed from outside, as where memory is short.
+    if (guardian === child && signal !== null) guardian = startGuardian();
+    else onLoss(`the guardian ended (${signal ?? code})`);
+  });
+  // One that ended does not read either; how it ended says what to do.
+  child.stdin?.on('error', (error) => {
+    if (child.exitCode === null && child.signalCode === null && !isBroken(error)) {
+      onLoss(`the guardian does not read (${error.message})`);
+    }
+  });
+  for (const order of guarded.values()) tell(child, order);
   child.unref();
   (child.stdin as Socket | null)?.unref();
   return child;
+}
+
+/** Its end of the pipe is closed, so that its end will be told. */
+function isBroken(error: NodeJS.ErrnoException): boolean {
+  return error.code === 'EPIPE' || error.code === 'ECONNRESET';
 }

@@ -3,6 +3,7 @@ import { connect, etcdCoordinator, type Hold, type Keeper } from '@lockkeeper/co
 import type { Claimable, FencingToken } from '@lockkeeper/fencing';
 import type { EtcdServer } from './etcd-server.ts';
 import { FreezableClock } from './freezable-clock.ts';
+import { checkFunction, invalid } from './options.ts';
 import { startTcpProxy } from './tcp-proxy.ts';
 
 export interface LateWriteOptions<Read, Result> {
@@ -52,6 +53,8 @@ export async function lateWrite<Read = undefined, Result = unknown>(
   options: LateWriteOptions<Read, Result> & LateWritePlace,
 ): Promise<LateWrite<Result>> {
   const { etcd, lock, claims, ttlMs = 2_000, namespace = `late-write-${randomUUID()}`, write } = options;
+  checkFunction('write', write);
+  if (typeof etcd?.endpoint !== 'string') throw invalid('etcd', etcd, 'a server with an endpoint');
   // Where there is no `read`, `Read` is undefined.
   const read = async (hold: Hold) => (await options.read?.(hold)) as Read;
   const acquire = (keeper: Keeper) => keeper.lock(lock).acquire({ claims, waitTimeoutMs: 10 * ttlMs });

@@ -7,6 +7,7 @@ import type { ContainerHandle } from './containers/docker-api.ts';
 import { TestkitError } from './errors.ts';
 import type { ServerRoute } from './find-server.ts';
 import { type EndSignal, forgetFolder, guardFolder } from './guardian.ts';
+import { checkMs } from './options.ts';
 import type { ServerProcess } from './server-process.ts';
 
 export interface RestartOptions {
@@ -97,13 +98,14 @@ export class OwnedServer {
 
   async #restart(create: (() => Promise<unknown>) | undefined, options: RestartOptions = {}): Promise<void> {
     this.#assertNotStopped();
+    const forMs = checkMs('forMs', options.forMs, 0);
     await this.kill();
     if (create !== undefined) {
       await this.#plan.tidy?.();
       await rm(this.#plan.dataDir, { recursive: true, force: true });
       await create();
     }
-    if (options.forMs !== undefined) await sleep(options.forMs);
+    if (forMs > 0) await sleep(forMs);
     this.#assertNotStopped();
     this.#run = await this.#plan.launch();
     if (this.#stopped !== undefined) await this.#run.end(this.#plan.endSignal);
@@ -131,7 +133,12 @@ export class TemporaryFolder {
   readonly path: string;
 
   constructor(prefix: string) {
-    this.path = mkdtempSync(join(tmpdir(), prefix));
+    try {
+      this.path = mkdtempSync(join(tmpdir(), prefix));
+    } catch (cause) {
+      const why = `no folder can be made below "${tmpdir()}" (TMPDIR): ${(cause as Error).message}`;
+      throw new TestkitError('start-failed', why, { cause });
+    }
     guardFolder(this.path);
   }
 

@@ -110,6 +110,50 @@ describe('the TCP proxy', () => {
     expect(echo.received.join('')).toBe('>before>secret too>secret>after');
   });
 
+  it('takes host:port for a target, and names a wrong one', async () => {
+    await using byText = await startTcpProxy(`127.0.0.1:${address.port}`);
+    expect(byText.url).toBe(`tcp://127.0.0.1:${byText.port}`);
+    const client = connect(byText.port, '127.0.0.1');
+    clients.push(client);
+    client.write('>up');
+    expect(`${(await once(client, 'data'))[0]}`).toBe('<up');
+    for (const target of ['nonsense', '127.0.0.1:0', '127.0.0.1:70000', undefined as never]) {
+      await expect(startTcpProxy(target)).rejects.toMatchObject({
+        code: 'invalid-option',
+        message: expect.stringContaining(`target is "${target}"; expected`),
+      });
+    }
+    await expect(startTcpProxy(address, { port: 70_000 })).rejects.toThrow(
+      'port is 70000; expected 0 to 65535',
+    );
+    await expect(startTcpProxy(address, { port: proxy.port })).rejects.toMatchObject({
+      code: 'start-failed',
+      message: expect.stringMatching(/^port \d+ of 127\.0\.0\.1: .*EADDRINUSE/),
+    });
+  });
+
+  it('refuses a fault that could never be met', () => {
+    const direction = 'requests' as never;
+    for (const fault of [
+      () => proxy.hold({} as never),
+      () => proxy.hold({ direction }),
+      () => proxy.blackhole(direction),
+      () => proxy.setLatency(5, direction),
+      () => proxy.setBandwidth(5, direction),
+    ]) {
+      expect(fault).toThrow(/direction is (undefined|"requests"); expected request, reply/);
+    }
+    expect(() => proxy.hold({ direction: 'request', match: 'x' as never })).toThrow(
+      /match is "x"; expected a f/,
+    );
+    expect(() => proxy.loseReply({ match: 'x' as never })).toThrow(/match is "x"/);
+    expect(() => proxy.loseReply({ reply: 'x' as never })).toThrow(/reply is "x"/);
+    expect(() => chunkContaining('')).toThrow(/text is ""/);
+    expect(() => chunkContaining(undefined as never)).toThrow(/text is undefined/);
+    expect(() => postgresQueryContaining('')).toThrow(/text is ""/);
+    expect(() => proxy.cut({ side: 'server' as never })).toThrow(/side is "server"; expected client, both/);
+  });
+
   it.each(['closes', 'resets'] as const)('lets a held request through after its client %s', async (how) => {
     const client = await open();
     await ask(client, 'up');

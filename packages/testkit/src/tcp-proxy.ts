@@ -3,6 +3,7 @@ import type { ChunkMatcher } from './chunk-matchers.ts';
 import { deferred, handled } from './deferred.ts';
 import { TestkitError } from './errors.ts';
 import type { Fault } from './fault.ts';
+import { checkFunction, checkOneOf, invalid } from './options.ts';
 import { connectThrough, type ProxyConnection, type ProxyRule } from './proxy-connection.ts';
 import type { ProxyDirection } from './proxy-lane.ts';
 import { readTarget, type TcpTarget, urlOf } from './tcp-target.ts';
@@ -55,19 +56,26 @@ export interface CutOptions {
   readonly side?: 'client' | 'both' | undefined;
 }
 
+const DIRECTIONS: readonly ProxyDirection[] = ['request', 'reply'];
+
 /**
  * Starts a TCP proxy on loopback in front of `target`, an address or a URL. Without a fault it passes bytes
  * on as they come, each direction by itself, half-closed connections included.
+ * @throws {@link TestkitError} `invalid-option`; `start-failed` where the port is taken.
  */
 export async function startTcpProxy(
   target: TcpTarget | string | URL,
   options: { readonly port?: number | undefined } = {},
 ): Promise<TcpProxy> {
   const { address, template } = readTarget(target);
+  const { port = 0 } = options;
+  if (!(Number.isInteger(port) && port >= 0 && port < 65_536)) throw invalid('port', port, '0 to 65535');
   const server = createServer({ allowHalfOpen: true, noDelay: true });
   await new Promise<void>((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(options.port ?? 0, '127.0.0.1', resolve);
+    server.once('error', (cause: NodeJS.ErrnoException) => {
+      reject(new TestkitError('start-failed', `port ${port} of 127.0.0.1: ${cause.message}`, { cause }));
+    });
+    server.listen(port, '127.0.0.1', resolve);
   });
   return new TcpProxy(server, address, template);
 }
@@ -133,11 +141,15 @@ export class TcpProxy implements AsyncDisposable {
    * direction waits behind it; everything else goes on.
    */
   hold(options: HoldOptions): HeldChunk {
+    const { direction, match = () => true } = options;
+    if (direction === undefined) throw invalid('direction', direction, DIRECTIONS.join(', '));
+    checkOneOf('direction', direction, DIRECTIONS);
+    checkFunction('match', match);
     const released = deferred<void>();
     const delivered = deferred<boolean>();
     const { taken, remove } = this.#rule('nothing was held', {
-      direction: options.direction,
-      match: options.match ?? (() => true),
+      direction,
+      match,
       apply: () => released.promise,
       settled: delivered.resolve,
     });
@@ -157,12 +169,14 @@ export class TcpProxy implements AsyncDisposable {
 
   /** Passes the next request that matches on, and loses all replies on its connection from then on. */
   loseReply(options: LostReplyOptions = {}): LostReply {
-    const isReply = options.reply ?? (() => true);
+    const { match = () => true, reply: isReply = () => true } = options;
+    checkFunction('match', match);
+    checkFunction('reply', isReply);
     const lost = deferred<Buffer>();
     let connection: ProxyConnection | undefined;
     const { taken, remove } = this.#rule('no reply was lost', {
       direction: 'request',
-      match: options.match ?? (() => true),
+      match,
       apply: async (through) => {
         connection = through;
         through.loseReplies((chunk) => isReply(chunk) && lost.resolve(chunk));
@@ -181,6 +195,7 @@ export class TcpProxy implements AsyncDisposable {
    * network is gone. Restored, what was swallowed arrives in order, as after TCP's retransmission.
    */
   blackhole(direction?: ProxyDirection): Fault {
+    checkOneOf('direction', direction, DIRECTIONS);
     const sets = direction === undefined ? Object.values(this.#blocked) : [this.#blocked[direction]];
     return this.#fault(sets);
   }
@@ -195,6 +210,7 @@ export class TcpProxy implements AsyncDisposable {
    * their way. Order is kept. 0 ends it.
    */
   setLatency(latencyMs: number, direction?: ProxyDirection): void {
+    checkOneOf('direction', direction, DIRECTIONS);
     if (!(latencyMs >= 0 && latencyMs < 2 ** 31)) {
       throw new TestkitError('invalid-option', `latencyMs is ${latencyMs}; expected 0 to 2^31-1`);
     }
@@ -208,6 +224,7 @@ export class TcpProxy implements AsyncDisposable {
    * on. `Infinity` ends it.
    */
   setBandwidth(bytesPerSecond: number, direction?: ProxyDirection): void {
+    checkOneOf('direction', direction, DIRECTIONS);
     if (!(bytesPerSecond >= 1)) {
       throw new TestkitError('invalid-option', `bytesPerSecond is ${bytesPerSecond}; expected 1 or more`);
     }
@@ -218,6 +235,7 @@ export class TcpProxy implements AsyncDisposable {
 
   /** Closes all connections there are; new ones are accepted. */
   cut(options: CutOptions = {}): void {
+    checkOneOf('side', options.side, ['client', 'both']);
     for (const connection of this.#connections) connection.cut(options);
   }
 

@@ -38,6 +38,15 @@ test('says how many wait when they are too few', async () => {
   await expect(waitUntilQueued(keeper, 'x', 0)).rejects.toMatchObject({ code: 'invalid-option' });
 });
 
+test('takes no time that is none, by which it would never end', async () => {
+  for (const timeoutMs of [Number.NaN, -1, '5' as never]) {
+    await expect(waitUntil('never', () => false, { timeoutMs })).rejects.toMatchObject({
+      code: 'invalid-option',
+      message: expect.stringContaining('timeoutMs is'),
+    });
+  }
+});
+
 test("goes on while a test's fake timers stand still", async () => {
   vi.useFakeTimers();
   let looks = 0;

@@ -1,5 +1,6 @@
 import type { Inspection, Keeper, LockKind } from '@lockkeeper/core';
 import { TestkitError } from './errors.ts';
+import { checkMs } from './options.ts';
 
 /** Taken when the file is loaded: fake timers that a test installs later must not stop a wait. */
 const { setTimeout, performance } = globalThis;
@@ -19,13 +20,14 @@ export interface QueueWaitOptions<Kind extends LockKind = LockKind> extends Wait
 /**
  * Waits for a fact that can be observed, looking every 20 ms, also while a test's fake timers stand still.
  * @param fact what is waited for, for the message.
- * @throws {@link TestkitError} `timeout`; and what `holds` throws.
+ * @throws {@link TestkitError} `timeout`, `invalid-option`; and what `holds` throws.
  */
 export async function waitUntil(
   fact: string,
   holds: () => boolean | Promise<boolean>,
-  { timeoutMs = 30_000 }: WaitOptions = {},
+  options: WaitOptions = {},
 ): Promise<void> {
+  const timeoutMs = checkMs('timeoutMs', options.timeoutMs, 30_000);
   const deadline = now() + timeoutMs;
   while (!(await holds())) {
     if (now() > deadline) throw new TestkitError('timeout', `not within ${timeoutMs} ms: ${fact}`);
@@ -58,7 +60,7 @@ export async function waitUntilQueued<Kind extends LockKind = 'lock'>(
   try {
     await waitUntil(`${count} contenders wait for "${name}"`, queued, { timeoutMs });
   } catch (error) {
-    if (!(error instanceof TestkitError)) throw error;
+    if (!(error instanceof TestkitError) || error.code !== 'timeout') throw error;
     throw new TestkitError('timeout', `${error.message}; ${seen?.waiters.length ?? 0} do`);
   }
   return seen as Inspection<Kind>;

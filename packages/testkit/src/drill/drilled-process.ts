@@ -18,10 +18,11 @@ export class DrilledProcess implements AsyncDisposable {
   readonly worker: DrillWorker;
   readonly #order: DrillOrder;
 
-  /** @throws TestkitError `not-running` where the module cannot be loaded; its stderr says why. */
+  /** @throws TestkitError `not-running` where the module cannot be loaded, its stderr says why; `timeout` */
   static async start(
     module: URL,
     order: DrillOrder,
+    timeoutMs: number,
     options: Pick<WorkerOptions, 'env' | 'execArgv' | 'host' | 'pauseAt'>,
   ): Promise<DrilledProcess> {
     const loader = OWN_SOURCE ? [] : loaderOf(fileURLToPath(module));
@@ -32,7 +33,7 @@ export class DrilledProcess implements AsyncDisposable {
       execArgv: [...loader, ...(options.execArgv ?? [])],
     });
     try {
-      await worker.next('ready');
+      await worker.next('ready', { timeoutMs });
     } catch (error) {
       await worker.kill();
       throw error;

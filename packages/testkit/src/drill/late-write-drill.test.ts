@@ -6,7 +6,7 @@ import type { FileFault } from '../fixtures/file-worker.ts';
 import { checkHistory } from '../history/checker.ts';
 import { TemporaryFolder } from '../owned-server.ts';
 import { renderTimelinePage } from '../timeline/page.ts';
-import { lateWriteDrill } from './late-write-drill.ts';
+import { type DrillOptions, lateWriteDrill } from './late-write-drill.ts';
 
 const WORKER = new URL('../fixtures/file-worker.ts', import.meta.url);
 
@@ -86,6 +86,40 @@ describe('lateWriteDrill', { timeout: 120_000 }, () => {
     await expect(noUrl).rejects.toThrow('the point "in flight" needs resource.url');
     const worker = new URL('../deferred.ts', import.meta.url);
     const noRun = lateWriteDrill({ worker, etcd, resource: { reset: () => {}, read: () => '' } });
-    await expect(noRun).rejects.toThrow(/exports no function "run"/);
+    await expect(noRun).rejects.toMatchObject({
+      code: 'drill-failed',
+      message: expect.stringMatching(/the module was not loaded: [\s\S]*exports no function "run"/),
+    });
+  });
+
+  it.each([
+    [{ how: 'wait' }, /how is "wait"; expected sigstop, container, block-event-loop/],
+    [{ pausePoints: 'after the check' }, /pausePoints is "after the check"; expected a list/],
+    [{ patienceMs: 100 }, /patienceMs is 100; expected more than ttlMs, which is 2000/],
+    [{ patienceMs: Number.NaN }, /patienceMs is NaN/],
+    [{ timeoutMs: '5' }, /timeoutMs is "5"/],
+    [{ worker: undefined }, /worker is "undefined"/],
+    [{ resource: {} }, /resource\.reset is undefined; expected a function/],
+    [
+      { resource: { reset() {}, read() {}, url: 'nonsense' } },
+      /resource\.url is "nonsense"; expected a port in it/,
+    ],
+    [{ data: () => 1 }, /first cannot be told that: .*could not be cloned/],
+  ])('refuses %o', async (options, message) => {
+    const resource = { reset: () => {}, read: () => '' };
+    const refused = lateWriteDrill({ worker: WORKER, etcd, resource, ...options } as unknown as DrillOptions);
+    await expect(refused).rejects.toMatchObject({
+      code: 'invalid-option',
+      message: expect.stringMatching(message),
+    });
+  });
+
+  it('names what read() gave, where that is no state', async () => {
+    const reset = () => writeFile(file, '');
+    const resource = { reset, read: () => null as never };
+    const data = { file, does: 'appends' };
+    await expect(lateWriteDrill({ worker: WORKER, resource, etcd, data })).rejects.toThrow(
+      'what resource.read() gave is null; expected a list of updates, a text or a number',
+    );
   });
 });

@@ -1,13 +1,14 @@
 import { randomBytes } from 'node:crypto';
-import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { TestkitError } from '../errors.ts';
 import { type EtcdServer, startEtcd } from '../etcd-server.ts';
 import type { History } from '../history/history.ts';
+import { checkFunction, checkMs, checkOneOf, invalid } from '../options.ts';
+import { readTarget } from '../tcp-target.ts';
 import { timelineOfHistory } from '../timeline/from-history.ts';
 import type { Timeline, TimelineAct } from '../timeline/model.ts';
 import type { PauseHow } from '../worker/pause.ts';
-import type { WorkerOptions } from '../worker/worker.ts';
+import { pathOf, type WorkerOptions } from '../worker/worker.ts';
 import { type DrilledResource, IN_FLIGHT, type PlaySetting, play, rehearse } from './play.ts';
 import { type DrillVerdict, overall } from './verdict.ts';
 
@@ -78,11 +79,10 @@ export interface DrillReport {
  * an etcd throws, and what `reset` and `read` throw.
  */
 export async function lateWriteDrill(options: DrillOptions): Promise<DrillReport> {
-  const { patienceMs = 20_000, timeoutMs = 30_000, ttlMs = 2_000 } = options;
-  checkPoints(options);
+  const { patienceMs, timeoutMs, ttlMs } = checkOptions(options);
   await using etcd = options.etcd === undefined ? await startEtcd() : undefined;
   const setting: PlaySetting = {
-    module: moduleOf(options.worker),
+    module: pathToFileURL(pathOf(options.worker)),
     resource: options.resource,
     etcdEndpoint: (options.etcd ?? etcd)?.endpoint ?? '',
     namespace: `drill-${randomBytes(6).toString('hex')}`,
@@ -102,12 +102,23 @@ export async function lateWriteDrill(options: DrillOptions): Promise<DrillReport
   return reportOf(points);
 }
 
-function moduleOf(worker: string | URL): URL {
-  if (worker instanceof URL) return worker;
-  return worker.startsWith('file:') ? new URL(worker) : pathToFileURL(resolve(worker));
+/** What would otherwise show only when both processes have run, or never: a `wait` lets the lease be renewed. */
+function checkOptions(options: DrillOptions) {
+  const { resource, how } = options;
+  for (const name of ['reset', 'read'] as const) checkFunction(`resource.${name}`, resource?.[name]);
+  if (resource.url !== undefined) readTarget(resource.url, 'resource.url');
+  checkPoints(options);
+  checkOneOf('how', how, ['sigstop', 'container', 'block-event-loop']);
+  const ttlMs = checkMs('ttlMs', options.ttlMs, 2_000);
+  const patienceMs = checkMs('patienceMs', options.patienceMs, 20_000);
+  if (patienceMs <= ttlMs) throw invalid('patienceMs', patienceMs, `more than ttlMs, which is ${ttlMs}`);
+  return { patienceMs, ttlMs, timeoutMs: checkMs('timeoutMs', options.timeoutMs, 30_000) };
 }
 
 function checkPoints({ pausePoints, resource }: DrillOptions): void {
+  if (pausePoints !== undefined && !Array.isArray(pausePoints)) {
+    throw invalid('pausePoints', pausePoints, 'a list of names');
+  }
   if (pausePoints?.length === 0) throw noPoint('pausePoints is empty');
   if (resource.url !== undefined || !pausePoints?.includes(IN_FLIGHT)) return;
   throw new TestkitError('invalid-option', `lateWriteDrill: the point "${IN_FLIGHT}" needs resource.url`);

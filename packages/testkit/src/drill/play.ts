@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { chunkContaining } from '../chunk-matchers.ts';
 import { TestkitError } from '../errors.ts';
 import type { History } from '../history/history.ts';
+import { invalid } from '../options.ts';
 import { startTcpProxy, type TcpProxy } from '../tcp-proxy.ts';
 import { wallTime } from '../worker/messages.ts';
 import type { PauseHow } from '../worker/pause.ts';
@@ -80,7 +81,7 @@ export async function play(point: string, setting: PlaySetting): Promise<Played>
 
   const secondRun = second.run(patienceMs + timeoutMs);
   const takenOver = await patiently(secondRun, patienceMs);
-  const before = await resource.read();
+  const before = await readState(resource);
   const held = first.isHolding;
   const resumedAtMs = wallTime();
   await pause.end();
@@ -88,7 +89,7 @@ export async function play(point: string, setting: PlaySetting): Promise<Played>
   const firstEnd = (await patiently(firstRun, timeoutMs)) ?? TOO_LATE;
   const secondEnd = await secondRun;
   const fromMs = wallTime();
-  const after = await resource.read();
+  const after = await readState(resource);
   const verdict = judge({
     held,
     tookOver: takenOver?.outcome === 'acknowledged',
@@ -112,14 +113,14 @@ export async function play(point: string, setting: PlaySetting): Promise<Played>
 export async function rehearse(setting: PlaySetting): Promise<readonly string[]> {
   const { resource, timeoutMs } = setting;
   await resource.reset();
-  await using first = await startFirst(setting, resource.url);
-  await using second = await startSecond(setting);
+  await using first = await startFirst(setting, resource.url).catch(notReady);
+  await using second = await startSecond(setting).catch(notReady);
   for (const one of [first, second]) {
     const { outcome, error } = await one.run(timeoutMs);
     if (outcome !== 'acknowledged') throw failed(`the ${one.worker.name} run did not succeed: ${error}`);
     if (one.tokens.size === 0) throw failed(`the ${one.worker.name} run acquired no lock of Lockkeeper`);
   }
-  const state = await resource.read();
+  const state = await readState(resource);
   const both = [first, second].map(({ update }) => update);
   const isThere = typeof state === 'number' ? state === 2 : both.every((update) => state.includes(update));
   if (!isThere) {
@@ -128,6 +129,12 @@ export async function rehearse(setting: PlaySetting): Promise<readonly string[]>
     );
   }
   return first.pointsHeld;
+}
+
+async function readState(resource: DrilledResource): Promise<DrillState> {
+  const state = await resource.read();
+  if (typeof state === 'string' || typeof state === 'number' || Array.isArray(state)) return state;
+  throw invalid('what resource.read() gave', state, 'a list of updates, a text or a number');
 }
 
 function startFirst(
@@ -143,14 +150,17 @@ function startSecond(setting: PlaySetting): Promise<DrilledProcess> {
 }
 
 function start(
-  { module, etcdEndpoint, namespace, ttlMs, data, worker }: PlaySetting,
+  { module, etcdEndpoint, namespace, ttlMs, data, worker, timeoutMs }: PlaySetting,
   identity: 'first' | 'second',
   resourceUrl: string | undefined,
   pauseAt?: WorkerOptions['pauseAt'],
 ): Promise<DrilledProcess> {
   const update = `${identity}-${randomBytes(4).toString('hex')}`;
   const keeper = { hosts: etcdEndpoint, namespace, ttlMs, identity };
-  return DrilledProcess.start(module, { update, keeper, resourceUrl, data }, { ...worker, pauseAt });
+  return DrilledProcess.start(module, { update, keeper, resourceUrl, data }, timeoutMs, {
+    ...worker,
+    pauseAt,
+  });
 }
 
 function pauseOf(first: DrilledProcess, point: string, timeoutMs: number): Standstill {
@@ -189,5 +199,10 @@ const tooEarly = ({ outcome, error }: RunEnd) =>
 
 const messageOf = (error: Error) => error.message;
 
-const failed = (what: string) =>
-  new TestkitError('drill-failed', `lateWriteDrill: already without a pause ${what}`);
+const notReady = (error: Error): never => {
+  if (!(error instanceof TestkitError) || error.code === 'invalid-option') throw error;
+  throw failed(`the module was not loaded: ${error.message}`, error);
+};
+
+const failed = (what: string, cause?: Error) =>
+  new TestkitError('drill-failed', `lateWriteDrill: already without a pause ${what}`, { cause });

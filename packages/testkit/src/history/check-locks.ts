@@ -35,8 +35,9 @@ export function checkWatchedGrants(history: History, tokens: TokenReader): Findi
     }
     const seen = tokens.read(token, event);
     const shared = seen?.shared ?? event.shared ?? false;
-    for (const other of before) {
-      if (shared && other.shared) continue;
+    // The newest tells it: those that never end would otherwise be told of with every grant to come.
+    const other = before.findLast((one) => !shared || !one.shared);
+    if (other !== undefined) {
       const message = `lock "${lock}": granted ${named(token)} while the grant ${named(other.token)} stood`;
       findings.push({
         kind: 'double-grant',
@@ -46,7 +47,8 @@ export function checkWatchedGrants(history: History, tokens: TokenReader): Findi
         events: [other.event, event],
       });
     }
-    standing.set(key, [...before, { token, shared, event }]);
+    before.push({ token, shared, event });
+    standing.set(key, before);
     if (seen === undefined) continue;
     findings.push(...outOfOrder(lock, marks.get(key) ?? NO_MARKS, seen));
     marks.set(key, raiseMarks(marks.get(key) ?? NO_MARKS, seen));
@@ -100,13 +102,15 @@ export function checkOverlaps(
       const { token, process } = event;
       const shared = tokens.read(token, event)?.shared ?? acquire.shared ?? false;
       const others = believed.get(lock) ?? [];
-      for (const other of others) {
-        if (shared && other.shared) continue;
+      // As above.
+      const other = others.findLast((one) => !shared || !one.shared);
+      if (other !== undefined) {
         const who = `"${process}" (${named(token)}) and "${other.process}" (${named(other.token)})`;
         const message = `lock "${lock}": ${who} believed at once that they held it`;
         findings.push({ kind: 'overlap', promise: 'none', of: lock, message, events: [other.event, event] });
       }
-      believed.set(lock, [...others, { token, shared, event, process }]);
+      others.push({ token, shared, event, process });
+      believed.set(lock, others);
     } else if (
       (event.type === 'invoke' && event.f === 'release') ||
       (event.type === 'info' && event.f === 'loss')

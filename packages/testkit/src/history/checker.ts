@@ -17,7 +17,7 @@ const PROMISES: readonly Finding['promise'][] = ['lock', 'fencing', 'none'];
  * read tells the order of the entries; a lost write without an `entry`; tokens of other schemes than
  * `FencingToken` and decimal numbers, which have no order here.
  *
- * A pure function; its time rises with the number of events, and with the overlaps.
+ * A pure function; its time rises with the number of events, and with how many hold at once.
  */
 export function checkHistory(history: History): Finding[] {
   const operations = pairOperations(history);

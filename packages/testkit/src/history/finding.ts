@@ -12,7 +12,7 @@ import type { HistoryEvent } from './history.ts';
  * | `lost-update` | `fencing` | an acknowledged write is missing in the final state |
  * | `applied-after-fail` | `fencing` | a write that certainly had no effect is in the final state |
  * | `applied-twice` | `fencing` | an entry is in the final state more often than it was written |
- * | `overlap` | `none` | two clients believed at once that they held a lock |
+ * | `overlap` | `none` | two clients believed at once that they held a lock; told once a grant, with the newest other |
  */
 export type FindingKind =
   | 'double-grant'

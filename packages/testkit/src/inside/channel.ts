@@ -1,6 +1,6 @@
 import { createConnection, type Socket } from 'node:net';
 import { TestkitError } from '../errors.ts';
-import { readFrames, writeFrame } from '../worker/frames.ts';
+import { frameOf, readFrames, writeFrame } from '../worker/frames.ts';
 import {
   type DownEnvelope,
   socketOf,
@@ -128,8 +128,9 @@ class Channel implements WorkerChannel<Typed, Typed> {
   }
 
   async #send(envelope: UpEnvelope): Promise<void> {
+    const frame = frameOf(envelope);
     try {
-      await writeFrame(this.#socket, envelope);
+      await writeFrame(this.#socket, frame);
     } catch (error) {
       // Without a parent this process is about to exit, and nobody waits.
       if (!this.#socket.destroyed) throw error;

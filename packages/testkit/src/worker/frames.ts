@@ -19,12 +19,17 @@ export function readFrames<T>(stream: Duplex, take: (message: T) => void): void 
   });
 }
 
-/** Resolves when the kernel has it, rejects when the other end is gone. */
-export function writeFrame(stream: Duplex, message: unknown): Promise<void> {
+/** @throws DataCloneError where structured clone cannot carry it. */
+export function frameOf(message: unknown): Buffer {
   const body = serialize(message);
   const frame = Buffer.allocUnsafe(HEAD + body.length);
   frame.writeUInt32BE(body.length);
   body.copy(frame, HEAD);
+  return frame;
+}
+
+/** Resolves when the kernel has it, rejects when the other end is gone. */
+export function writeFrame(stream: Duplex, frame: Buffer): Promise<void> {
   return new Promise((resolve, reject) => {
     stream.write(frame, (error) => (error ? reject(error) : resolve()));
   });

@@ -1,6 +1,7 @@
 // One pause of a worker at one point, from the order to the going on.
 import { deferred, handled } from '../deferred.ts';
 import { TestkitError } from '../errors.ts';
+import { checkMs, invalid } from '../options.ts';
 import type { Standstill } from './messages.ts';
 import type { Freeze, RunningWorker } from './worker-host.ts';
 
@@ -56,9 +57,13 @@ export interface PauseSite {
 /** @throws TestkitError `invalid-option` */
 export function checkPause(
   name: string,
-  { how, forMs }: PauseOptions,
+  point: string,
+  options: PauseOptions,
   freezes: readonly [Freeze, ...Freeze[]],
 ): void {
+  if (typeof point !== 'string' || point === '') throw invalid('pauseAt: the point', point, 'its name');
+  if (typeof options !== 'object' || options === null) throw invalid(`pauseAt: ${point}`, options, 'options');
+  const { how, forMs } = options;
   const possible: readonly PauseHow[] = [...freezes, 'block-event-loop', 'wait'];
   if (!possible.includes(how ?? freezes[0])) {
     const message = `pauseAt: how is ${JSON.stringify(how)}; worker ${name} can pause by ${possible.join(', ')}`;
@@ -111,7 +116,8 @@ export class OrderedPause implements Pause {
     if (this.#how === 'sigstop' || this.#how === 'container') await this.#site.running.freeze(this.#how);
   }
 
-  reached({ timeoutMs = 30_000 }: ReachedOptions = {}): Promise<void> {
+  async reached(options: ReachedOptions = {}): Promise<void> {
+    const timeoutMs = checkMs('timeoutMs', options.timeoutMs, 30_000);
     return this.#site.within(this.#paused.promise, `to the point "${this.point}"`, timeoutMs);
   }
 

@@ -3,21 +3,31 @@
 import { once } from 'node:events';
 import { createServer, type Server, type Socket } from 'node:net';
 import { setImmediate as turn } from 'node:timers/promises';
-import { readFrames, writeFrame } from './frames.ts';
+import { TestkitError } from '../errors.ts';
+import { frameOf, readFrames, writeFrame } from './frames.ts';
 import { type DownEnvelope, socketOf, type UpEnvelope } from './messages.ts';
+
+/** Of a Unix socket, on Linux and macOS. */
+const LONGEST_PATH = 103;
 
 export class WorkerLink {
   readonly #server: Server;
   readonly #take: (envelope: UpEnvelope) => void;
   /** What is to be said once the worker has come. */
-  readonly #early: DownEnvelope[] = [];
+  readonly #early: Buffer[] = [];
   #socket: Socket | undefined;
 
   /** Listens before the worker is started, so that it need not try again. */
   static async open(folder: string, take: (envelope: UpEnvelope) => void): Promise<WorkerLink> {
+    const path = socketOf(folder);
+    if (Buffer.byteLength(path) > LONGEST_PATH) {
+      // Node would cut the path off, and two workers might meet.
+      const why = `no socket can be at ${path}: the temporary folder (TMPDIR) is too long`;
+      throw new TestkitError('start-failed', `${why}; a path has ${LONGEST_PATH} bytes at most`);
+    }
     const server = createServer();
     const link = new WorkerLink(server, take);
-    server.listen(socketOf(folder));
+    server.listen(path);
     await once(server, 'listening');
     return link;
   }
@@ -28,10 +38,14 @@ export class WorkerLink {
     server.on('connection', (socket) => this.#connected(socket));
   }
 
-  /** In order. A worker that ends meanwhile does not get it. */
+  /**
+   * In order, and as it is now. A worker that ends meanwhile does not get it.
+   * @throws DataCloneError
+   */
   send(envelope: DownEnvelope): void {
-    if (this.#socket === undefined) this.#early.push(envelope);
-    else void this.#write(this.#socket, envelope);
+    const frame = frameOf(envelope);
+    if (this.#socket === undefined) this.#early.push(frame);
+    else void this.#write(this.#socket, frame);
   }
 
   /** Call it when the worker has ended. Resolves when all that it said has been taken. */
@@ -49,12 +63,12 @@ export class WorkerLink {
     // How it ended shows in the exit of the worker.
     socket.on('error', () => {});
     readFrames<UpEnvelope>(socket, this.#take);
-    for (const envelope of this.#early.splice(0)) void this.#write(socket, envelope);
+    for (const frame of this.#early.splice(0)) void this.#write(socket, frame);
   }
 
-  async #write(socket: Socket, envelope: DownEnvelope): Promise<void> {
+  async #write(socket: Socket, frame: Buffer): Promise<void> {
     try {
-      await writeFrame(socket, envelope);
+      await writeFrame(socket, frame);
     } catch (error) {
       // A worker that ends with a message on its way shows in `exited` and in every `next`.
       if (!socket.destroyed) throw error;

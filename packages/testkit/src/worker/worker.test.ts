@@ -1,8 +1,13 @@
-import { afterEach, describe, expect, it } from 'vitest';
+import { readFileSync } from 'node:fs';
+import { readdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { canShiftClock } from '../find-tools.ts';
 import type { EchoCommand, EchoMessage } from '../fixtures/echo-worker.ts';
-import { processState } from '../process-table.ts';
+import { TemporaryFolder } from '../owned-server.ts';
+import { processState, treeOf } from '../process-table.ts';
 import { shiftedClock } from '../shifted-clock.ts';
+import type { PauseOptions } from './pause.ts';
 import { type LoggedMessage, startWorker, type Worker, type WorkerOptions } from './worker.ts';
 
 type Echo = Worker<EchoMessage, EchoCommand>;
@@ -191,8 +196,75 @@ describe('a worker', { timeout: 60_000 }, () => {
     expect(aheadMs).toBeGreaterThan(3_500_000);
   });
 
+  it('refuses a command that no message can carry, and goes on', async () => {
+    const worker = await start();
+    expect(() => worker.send({ type: 'echo', n: (() => 1) as unknown as number })).toThrow(
+      /echo-worker\.ts cannot be told that: \(\) => 1 could not be cloned/,
+    );
+    worker.send({ type: 'echo', n: 2 });
+    expect(await worker.next('echoed')).toMatchObject({ n: 2 });
+  });
+
+  it.each([
+    [{ how: 'sleep' }, /how is "sleep"; worker idle\.mjs can pause by sigstop/],
+    ['sigstop', /pauseAt: x is "sigstop"; expected options/],
+  ])('that is to pause as nobody can, %o, does not stay', async (pause, message) => {
+    const folder = new TemporaryFolder('lockkeeper-test-');
+    onTestFinished(() => folder.remove());
+    const file = join(folder.path, 'idle.mjs');
+    await writeFile(file, 'setInterval(() => {}, 1_000);');
+    const childrenBefore = treeOf(process.pid);
+    const started = startWorker(file, { pauseAt: { x: pause as PauseOptions } });
+    await expect(started).rejects.toMatchObject({
+      code: 'invalid-option',
+      message: expect.stringMatching(message),
+    });
+    const isLeft = (pid: number) => !childrenBefore.includes(pid) && commandOf(pid).includes('idle.mjs');
+    expect(treeOf(process.pid).filter(isLeft)).toEqual([]);
+  });
+
+  it('names what is wrong with a file, a point and a time', async () => {
+    await expect(startWorker(undefined as never)).rejects.toThrow(/worker is "undefined"; expected the path/);
+    await expect(start({ args: 'a b' as never })).rejects.toThrow('args is "a b"; expected a list of texts');
+    await expect(startWorker(new URL('http://x/y.js'))).rejects.toThrow(/worker is "http:\/\/x\/y.js"/);
+    const worker = await start();
+    expect(() => worker.pauseAt('')).toThrow(/the point is ""/);
+    for (const timeoutMs of [Number.NaN, -1, 2 ** 31, '5' as never]) {
+      await expect(worker.next('tick', { timeoutMs })).rejects.toThrow(
+        /timeoutMs is .*; expected milliseconds/,
+      );
+      await expect(worker.pauseAt('x').reached({ timeoutMs })).rejects.toMatchObject({
+        code: 'invalid-option',
+      });
+    }
+  });
+
+  it('says so where the temporary folder is no place for it', async () => {
+    onTestFinished(() => void vi.unstubAllEnvs());
+    vi.stubEnv('TMPDIR', '/no/such/folder');
+    await expect(start()).rejects.toThrow(/no folder can be made below "\/no\/such\/folder" \(TMPDIR\)/);
+    vi.unstubAllEnvs();
+    const folder = new TemporaryFolder(`lockkeeper-${'long-'.repeat(20)}`);
+    onTestFinished(() => folder.remove());
+    vi.stubEnv('TMPDIR', folder.path);
+    await expect(start()).rejects.toMatchObject({
+      code: 'start-failed',
+      message: expect.stringMatching(/the temporary folder \(TMPDIR\) is too long/),
+    });
+    expect(await readdir(folder.path)).toEqual([]);
+  });
+
   it('is reported when its file does not exist', async () => {
     worker = await startWorker(new URL('../fixtures/no-such-file.mjs', import.meta.url));
     await expect(worker.next('echoed')).rejects.toThrow(/no-such-file\.mjs/);
   });
 });
+
+/** A pid that has gone has none. */
+function commandOf(pid: number): string {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'utf8');
+  } catch {
+    return '';
+  }
+}

@@ -4,6 +4,7 @@ import { basename, dirname, resolve as resolvePath } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import type { ContainerHandle } from '../containers/docker-api.ts';
 import { TestkitError } from '../errors.ts';
+import { checkMs, invalid } from '../options.ts';
 import { TemporaryFolder } from '../owned-server.ts';
 import { describeExit, type ProcessExit } from '../server-process.ts';
 import {
@@ -64,8 +65,21 @@ export async function startWorker<
   Messages extends Typed = WorkerMessage,
   Commands extends Typed = WorkerMessage,
 >(file: string | URL, options: WorkerOptions = {}): Promise<Worker<Messages, Commands>> {
-  const path = file instanceof URL || file.startsWith('file:') ? fileURLToPath(file) : resolvePath(file);
+  const path = pathOf(file);
+  for (const name of ['args', 'execArgv'] as const) {
+    const list = options[name];
+    // A text would be taken apart into its letters.
+    if (list !== undefined && !Array.isArray(list)) throw invalid(name, list, 'a list of texts');
+  }
   return Worker.start<Messages, Commands>(path, options, loaderOf(path));
+}
+
+/** @internal @throws TestkitError `invalid-option` */
+export function pathOf(file: string | URL): string {
+  const isUrl = file instanceof URL || (typeof file === 'string' && file.startsWith('file:'));
+  if (isUrl && new URL(file).protocol === 'file:') return fileURLToPath(file);
+  if (!isUrl && typeof file === 'string') return resolvePath(file);
+  throw invalid('worker', String(file), 'the path or file: URL of a module');
 }
 
 /** @internal Options of Node that let it run this file. */
@@ -119,15 +133,17 @@ export class Worker<Messages extends Typed = WorkerMessage, Commands extends Typ
     const output = new Output();
     const early: UpEnvelope[] = [];
     let worker: Worker<Messages, Commands> | undefined;
-    const link = await WorkerLink.open(folder.path, (envelope) => {
-      if (worker === undefined) early.push(envelope);
-      else worker.#take(envelope);
-    });
+    let running: RunningWorker | undefined;
+    let link: WorkerLink | undefined;
     try {
+      link = await WorkerLink.open(folder.path, (envelope) => {
+        if (worker === undefined) early.push(envelope);
+        else worker.#take(envelope);
+      });
       const planned = Object.entries(options.pauseAt ?? {});
       const orders = planned.map(([point, pause], id) => orderOf(id, point, pause));
       const birth: WorkerBirth = { folder: folder.path, pauses: orders };
-      const running = await (options.host ?? processHost).launch({
+      running = await (options.host ?? processHost).launch({
         name,
         file,
         args: options.args ?? [],
@@ -141,7 +157,9 @@ export class Worker<Messages extends Typed = WorkerMessage, Commands extends Typ
       for (const envelope of early) worker.#take(envelope);
       return worker;
     } catch (error) {
-      await link.end();
+      await running?.kill('SIGKILL');
+      await running?.exited;
+      await link?.end();
       await folder.remove();
       throw error;
     }
@@ -189,11 +207,17 @@ export class Worker<Messages extends Typed = WorkerMessage, Commands extends Typ
 
   /**
    * Sends a command to the worker's `onCommand`. A paused worker finds it when it goes on.
-   * @throws {@link TestkitError} `not-running`
+   * @throws {@link TestkitError} `not-running`; `invalid-option` where structured clone cannot carry it, such as a
+   * function.
    */
   send(message: Commands): void {
     this.#assertRunning('spoken to');
-    this.#link.send({ down: 'command', message });
+    try {
+      this.#link.send({ down: 'command', message });
+    } catch (cause) {
+      const why = `worker ${this.name} cannot be told that: ${(cause as Error).message}`;
+      throw new TestkitError('invalid-option', why, { cause });
+    }
   }
 
   /**
@@ -208,8 +232,9 @@ export class Worker<Messages extends Typed = WorkerMessage, Commands extends Typ
   next(filter: (message: Messages) => boolean, options?: NextOptions): Promise<Messages>;
   async next(
     filter: Messages['type'] | ((message: Messages) => boolean),
-    { timeoutMs = 30_000 }: NextOptions = {},
+    options: NextOptions = {},
   ): Promise<Messages> {
+    const timeoutMs = checkMs('timeoutMs', options.timeoutMs, 30_000);
     const matches = typeof filter === 'function' ? filter : (message: Messages) => message.type === filter;
     const index = this.#unread.findIndex(matches);
     if (index >= 0) return this.#unread.splice(index, 1)[0] as Messages;
@@ -287,7 +312,7 @@ export class Worker<Messages extends Typed = WorkerMessage, Commands extends Typ
 
   #order(point: string, options: PauseOptions): OrderedPause {
     const { freezes } = this.#running;
-    checkPause(this.name, options, freezes);
+    checkPause(this.name, point, options, freezes);
     const site = {
       name: this.name,
       running: this.#running,
