@@ -12,7 +12,7 @@ import {
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { closedPort } from '../coordinator/support.ts';
 import { failToAcquire, leases, waitInVain } from './leaks.ts';
-import { keysBelow, queueOf, timed } from './support.ts';
+import { keysBelow, timed } from './support.ts';
 
 /** Whatever fails, nothing of it stays: no key, lease, watch, socket or timer. */
 
