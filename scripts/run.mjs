@@ -40,6 +40,13 @@ async function matrix(args) {
 }
 
 /** @param {readonly string[]} args */
+async function bench(args) {
+  await setUpAll();
+  const main = join(root, 'integration', 'bench', 'main.ts');
+  return node(['--conditions=@lockkeeper/source', '--import', 'tsx', main, ...args]);
+}
+
+/** @param {readonly string[]} args */
 async function benchGuards(args) {
   await setUpAll();
   const main = join(root, 'integration', 'guards', 'bench', 'main.ts');
@@ -229,6 +236,7 @@ const commands = {
   simulate,
   matrix,
   experiment,
+  bench,
   'bench:guards': benchGuards,
   test,
   faults,

@@ -1,4 +1,5 @@
 // From rounds to ratios.
+import { quantile, tableOf as table } from '../../bench/figures.ts';
 import type { ContestName } from './contestants.ts';
 import type { Round } from './measure.ts';
 
@@ -51,14 +52,6 @@ function nameOf({ contest, parallel }: Round): string {
   return `${contest}@${parallel}`;
 }
 
-function quantile(values: readonly number[], q: number): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  const at = (sorted.length - 1) * q;
-  const low = sorted[Math.floor(at)] ?? Number.NaN;
-  const high = sorted[Math.ceil(at)] ?? Number.NaN;
-  return low + (high - low) * (at - Math.floor(at));
-}
-
 export function tableOf(lines: readonly Line[]): string {
   const cells = lines.map(({ name, plainMs, guardedMs, ratio, spread, aim }) => [
     name,
@@ -69,14 +62,5 @@ export function tableOf(lines: readonly Line[]): string {
     aim?.toFixed(2) ?? '-',
   ]);
   const head = ['storage@parallel', 'plain ms', 'guarded ms', 'ratio', 'quartiles', 'aim'];
-  const all = [head, ...cells];
-  const widths = head.map((_, at) => Math.max(...all.map((line) => line[at]?.length ?? 0)));
-  return all
-    .map((line) =>
-      line
-        .map((text, at) => text.padEnd(widths[at] ?? 0))
-        .join('  ')
-        .trimEnd(),
-    )
-    .join('\n');
+  return table(head, cells);
 }
