@@ -1,6 +1,8 @@
 // The parts of `npm run bench`. Each measures, and tells its ratios, its table and what lies behind them.
 import { say } from './command-line.ts';
 import { rounded } from './figures.ts';
+import { measureHandovers } from './handover/measure.ts';
+import { handoverTable, summariseHandovers } from './handover/summary.ts';
 import { measure, type Plan } from './throughput/measure.ts';
 import { nameOf, summarise, throughputTable } from './throughput/summary.ts';
 
@@ -15,7 +17,7 @@ export interface Report {
   readonly servers: Readonly<Record<string, string>>;
 }
 
-export const SECTIONS = { throughput } as const satisfies Readonly<
+export const SECTIONS = { throughput, handover } as const satisfies Readonly<
   Record<string, (plan: Plan) => Promise<Report>>
 >;
 
@@ -39,5 +41,22 @@ async function throughput(plan: Plan): Promise<Report> {
     table: throughputTable(lines),
     lines,
     servers,
+  };
+}
+
+async function handover(plan: Plan): Promise<Report> {
+  const { handovers, server } = await measureHandovers(plan, (level, round) =>
+    say(`handover, ${level} waiters, round ${round + 1} of ${plan.rounds} …`),
+  );
+  const lines = summariseHandovers(handovers);
+  const ratios = lines.flatMap(({ name, ratio }) =>
+    ratio === undefined ? [] : [[`handover:${name}`, rounded(ratio)] as const],
+  );
+  return {
+    ratios: Object.fromEntries(ratios),
+    aims: {},
+    table: handoverTable(lines),
+    lines,
+    servers: { handover: server },
   };
 }
