@@ -3,6 +3,8 @@ import { say } from './command-line.ts';
 import { rounded } from './figures.ts';
 import { measureHandovers } from './handover/measure.ts';
 import { handoverTable, summariseHandovers } from './handover/summary.ts';
+import { measureHolds } from './holds/measure.ts';
+import { holdsTable } from './holds/summary.ts';
 import { measure, type Plan } from './throughput/measure.ts';
 import { nameOf, summarise, throughputTable } from './throughput/summary.ts';
 
@@ -17,7 +19,7 @@ export interface Report {
   readonly servers: Readonly<Record<string, string>>;
 }
 
-export const SECTIONS = { throughput, handover } as const satisfies Readonly<
+export const SECTIONS = { throughput, handover, holds } as const satisfies Readonly<
   Record<string, (plan: Plan) => Promise<Report>>
 >;
 
@@ -58,5 +60,23 @@ async function handover(plan: Plan): Promise<Report> {
     table: handoverTable(lines),
     lines,
     servers: { handover: server },
+  };
+}
+
+async function holds(): Promise<Report> {
+  const { lines, server } = await measureHolds((contestant, count) =>
+    say(`holds, ${contestant}, ${count} …`),
+  );
+  const ratios = lines.flatMap(({ contestant, count, renewalsPerSecond }) => {
+    const ours = lines.find((line) => line.contestant === 'lockkeeper' && line.count === count);
+    if (contestant !== 'etcd3-lock' || ours === undefined || renewalsPerSecond === 0) return [];
+    return [[`holds:${contestant}@${count}`, rounded(ours.renewalsPerSecond / renewalsPerSecond)] as const];
+  });
+  return {
+    ratios: Object.fromEntries(ratios),
+    aims: {},
+    table: holdsTable(lines),
+    lines,
+    servers: { holds: server },
   };
 }

@@ -82,7 +82,7 @@ async function run(
   name: string,
   sliceMs: number,
 ): Promise<readonly number[]> {
-  const settleMs = 500 + 3 * processes * waiters;
+  const settleMs = 1_000 + 5 * processes * waiters;
   const order: Order = { name, waiters, ms: settleMs + sliceMs, holdMs: HOLD_MS };
   const begun = Number(process.hrtime.bigint()) / 1e6;
   const replies = crew.map((each) => reply(each));
