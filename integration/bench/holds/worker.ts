@@ -30,7 +30,8 @@ const CONTESTANTS: Readonly<Record<HoldsContestant, (hosts: string, ttlMs: numbe
       // Each batch of a hundred: until all of it is in line.
       while (index % 100 === 99) {
         const prefix = { key: 'waiters/lock/name/', rangeEnd: 'waiters/lock/name0' };
-        const { count } = await coordinator.range({ ...prefix, limit: 1, keysOnly: true });
+        const read = { ...prefix, limit: 1, keysOnly: true };
+        const { count } = await coordinator.range(read, { timeoutMs: 60_000 });
         if (count >= index + 2) return;
         await sleep(5);
       }
