@@ -167,13 +167,9 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/wait-turn.ts',
-        find: `  if (places.some(({ own }) => own?.createRevision !== token)) {
-    // It may have gone with the lease; a renewal tells.
-    await acquisition.session.renewNow();
-    throw acquisition.lostWhileWaiting(acquisition.session.lossCause ?? 'key-deleted');
-  }
-  if (places.some(({ own }) => own?.modRevision !== token))
-    throw acquisition.lostWhileWaiting('foreign-write');
+        find: `  if (places.some(({ own }) => own?.createRevision !== token))
+    throw await lostKey(acquisition, 'key-deleted');
+  if (places.some(({ own }) => own?.modRevision !== token)) throw await lostKey(acquisition, 'foreign-write');
 `,
         replace: '',
       },
@@ -182,6 +178,74 @@ export const mutations: readonly Mutation[] = [
   {
     name: 'granted on the predecessor’s deletion alone',
     harm: 'the predecessor may only have given up',
+    edits: [
+      {
+        file: 'lock/queue-picture.ts',
+        find: `    if (before === undefined) this.#first = behind;
+    else before.behind = behind;`,
+        replace: `    this.#first = behind;
+    this.#front = undefined;
+    if (before !== undefined) before.behind = behind;`,
+      },
+    ],
+  },
+  {
+    name: 'decided in the middle of a revision',
+    harm: 'two keys of one lease go together, and the second of them is granted',
+    edits: [
+      {
+        file: 'lock/queue-mirror.ts',
+        find: `    picture.apply(events);
+    const cameToFront = picture.advance();
+`,
+        replace: `    const cameToFront = events.flatMap((event) => {
+      picture.apply([event]);
+      const keys = picture.advance();
+      this.#judge(keys);
+      return keys;
+    });
+`,
+      },
+    ],
+  },
+  {
+    name: 'the own put is not waited for',
+    harm: 'an earlier key in the same place, whose deletion is still to come, is taken for it',
+    edits: [
+      {
+        file: 'lock/queue-picture.ts',
+        find: `    if (entry?.createRevision !== token) return this.#revision < token ? undefined : 'key-deleted';
+    if (entry.modRevision !== token) return 'foreign-write';`,
+        replace: `    if (entry === undefined) return this.#revision < token ? undefined : 'key-deleted';
+    if (entry.modRevision !== entry.createRevision) return 'foreign-write';`,
+      },
+    ],
+  },
+  {
+    name: 'a mirror is watched from a revision too late',
+    harm: 'who came or went in between is never seen to have',
+    edits: [
+      {
+        file: 'lock/queue-mirror.ts',
+        find: 'this.#follow(revision + 1n);',
+        replace: 'this.#follow(revision + 2n);',
+      },
+    ],
+  },
+  {
+    name: 'a mirror does not look at the ModRevision of the own key',
+    harm: 'a waiter is granted a lock by a key that is no longer on its lease',
+    edits: [
+      {
+        file: 'lock/queue-picture.ts',
+        find: "    if (entry.modRevision !== token) return 'foreign-write';\n",
+        replace: '',
+      },
+    ],
+  },
+  {
+    name: 'a set is granted on its predecessors’ deletion alone',
+    harm: 'they may only have given up',
     edits: [
       {
         file: 'lock/wait-turn.ts',
@@ -287,6 +351,17 @@ export const mutations: readonly Mutation[] = [
     ],
   },
   {
+    name: 'no bar against late copies of the last try, where a permit goes on to another slot',
+    harm: 'the slot is taken as well, once it is free',
+    edits: [
+      {
+        file: 'semaphore/admission.ts',
+        find: 'else if (ours === undefined && copies > 1)',
+        replace: 'else if (ours === undefined && copies > 1e9)',
+      },
+    ],
+  },
+  {
     name: 'a reader waits for nobody',
     harm: 'it reads beside a writer',
     edits: [
@@ -313,9 +388,9 @@ export const mutations: readonly Mutation[] = [
     harm: 'it writes beside a reader',
     edits: [
       {
-        file: 'lock/key-layout.ts',
-        find: 'isRewritable: true, writers, family }',
-        replace: 'isRewritable: true, sharesWithDowngraded: true, writers, family }',
+        file: 'lock/queue-picture.ts',
+        find: 'return front.isExclusive || next?.isExclusive ? undefined : next;',
+        replace: 'return front.isExclusive ? undefined : next;',
       },
     ],
   },
@@ -363,9 +438,9 @@ export const mutations: readonly Mutation[] = [
     harm: 'nothing happens any more that would wake it up',
     edits: [
       {
-        file: 'lock/enqueue.ts',
-        find: 'const behind = neighbours.some(isDowngraded) ? undefined : neighbours',
-        replace: 'const behind = neighbours',
+        file: 'lock/queue-picture.ts',
+        find: '(key.startsWith(this.#writers) && !isDowngraded(kv))',
+        replace: '(key.startsWith(this.#writers) && !isDowngraded({ ...kv, value: new Uint8Array() }))',
       },
     ],
   },

@@ -15,6 +15,7 @@ import { KeyLayout, type LockKind } from './lock/key-layout.ts';
 import { Lock } from './lock/lock.ts';
 import type { LockHost } from './lock/lock-host.ts';
 import { OwnershipWatch } from './lock/ownership-watch.ts';
+import { QueueMirrors } from './lock/queue-mirrors.ts';
 import { Surroundings } from './lock/surroundings.ts';
 import { WriteHold } from './lock/write-hold.ts';
 import { type BreakOptions, breakLock } from './operators/break-lock.ts';
@@ -85,6 +86,7 @@ export class Keeper implements AsyncDisposable {
       holds: new Set<Hold>(),
       waits: new Set(),
       ownership: new OwnershipWatch(options.coordinator, options.logger),
+      mirrors: new QueueMirrors(options.coordinator),
       closing: this.#closing.signal,
       trouble: undefined,
       session: (scope) => this.#standingSession(scope),

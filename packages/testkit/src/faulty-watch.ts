@@ -29,6 +29,7 @@ export class FaultyWatch implements Watch {
           return opened.then(() => this.#tell(events));
         });
       },
+      onResumed: () => this.#inTurn(() => (this.#over ? undefined : handler.onResumed?.())),
       onEnd: (error) => this.#inTurn(() => this.end(error)),
     });
   }

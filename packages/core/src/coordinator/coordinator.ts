@@ -212,6 +212,11 @@ export type WatchEvent =
 export interface WatchHandler {
   /** Called with the events of one or more whole revisions. */
   onEvents(events: readonly WatchEvent[]): void;
+  /**
+   * What follows comes from another stream, perhaps of another member. Nothing is missed, unless the store was restored to
+   * an earlier state in between.
+   */
+  onResumed?(): void;
   /** The watch is over and events may have been missed: read again. */
   onEnd(error: Error): void;
 }

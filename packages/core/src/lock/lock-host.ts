@@ -5,6 +5,7 @@ import type { AbortScope } from '../signals.ts';
 import type { Hold } from './hold.ts';
 import type { KeyLayout } from './key-layout.ts';
 import type { OwnershipWatch } from './ownership-watch.ts';
+import type { QueueMirrors } from './queue-mirrors.ts';
 import type { Surroundings } from './surroundings.ts';
 
 /** What locks and holds need of the keeper they belong to. */
@@ -17,6 +18,7 @@ export interface LockHost {
   /** Every acquire that has not been answered yet. */
   readonly waits: Set<object>;
   readonly ownership: OwnershipWatch;
+  readonly mirrors: QueueMirrors;
   /** Aborts when the keeper closes. */
   readonly closing: AbortSignal;
   /** Why no session could be opened, at the last try. */

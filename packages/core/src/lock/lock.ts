@@ -193,7 +193,7 @@ export class Lock<H extends Hold = Hold> {
       acquisition.queuedAt(token);
       if (enqueued.place === 'queued') {
         wait.queuedBehind(acquisition, enqueued.behind);
-        if (!admit) await waitTurn(coordinator, acquisition, token, enqueued.behind, scope.signal);
+        if (!admit) await waitTurn(this.#host, acquisition, token, enqueued.behind, scope.signal);
       }
       const admitted = (await admit?.(coordinator, acquisition, mode, scope.signal)) ?? { revision: token };
       if (!('revision' in admitted)) return this.#leaveIt(acquisition, admitted.holder);

@@ -1,11 +1,12 @@
 import { type Clock, sleep } from '../clock.ts';
 import type { CallOptions, Coordinator, KeyValue, RangeRequest, Watch } from '../coordinator/coordinator.ts';
+import type { LockkeeperError } from '../errors.ts';
 import { AbortScope } from '../signals.ts';
 import { type Acquisition, isDowngraded, type QueuePlace } from './acquisition.ts';
 import { BackOff, untilReached } from './back-off.ts';
-
-/** A safety net under the watches: without any event the queue is read again this often. */
-const POLL_MS = 15_000;
+import type { SpoilCause } from './hold.ts';
+import type { LockHost } from './lock-host.ts';
+import { POLL_MS } from './queue-mirror.ts';
 
 /** Where we stand at the revision of a read: `behind` whom, one a queue; nobody, then it is our turn. */
 interface Turn {
@@ -14,14 +15,33 @@ interface Turn {
 }
 
 /**
- * Resolves when nobody stands before us in any of our queues and our keys are intact. Events only say when to look; what they mean is
- * decided by a linearizable read, because a predecessor that leaves may just have given up, and our own key
- * may have gone in the meantime.
+ * Resolves when nobody stands before us in any of our queues, our keys are intact and the session stands.
  *
  * @param behind - the predecessors, where the enqueue told.
  * @throws LockkeeperError `lost-while-waiting` as soon as a key of ours or the lease is gone, or the signal's reason.
  */
 export async function waitTurn(
+  { mirrors, options: { coordinator } }: LockHost,
+  acquisition: Acquisition,
+  revision: bigint,
+  behind: readonly string[] | undefined,
+  signal: AbortSignal,
+): Promise<void> {
+  const [place, ...more] = acquisition.queues;
+  const isOne = place !== undefined && more.length === 0;
+  const verdict = isOne ? await mirrors.wait(acquisition, place, revision, signal) : 'too-long';
+  if (verdict === 'too-long') await waitBehind(coordinator, acquisition, revision, behind, signal);
+  else if (verdict !== 'in-front') throw await lostKey(acquisition, verdict);
+  // The mirror is as old as its last event; that our lease stands, the clock says.
+  if (acquisition.session.isLost()) signal.throwIfAborted();
+}
+
+/**
+ * Watches our own keys and our predecessors alone, in several queues or in one that is too long to be mirrored. Events
+ * only say when to look; what they mean is decided by a linearizable read, because a predecessor that leaves may just
+ * have given up, and our own key may have gone in the meantime.
+ */
+async function waitBehind(
   coordinator: Coordinator,
   acquisition: Acquisition,
   revision: bigint,
@@ -87,14 +107,17 @@ async function decide(
   const { places, revision } = await untilReached(coordinator.clock, signal, () =>
     readPlaces(coordinator, acquisition, token, { signal }),
   );
-  if (places.some(({ own }) => own?.createRevision !== token)) {
-    // It may have gone with the lease; a renewal tells.
-    await acquisition.session.renewNow();
-    throw acquisition.lostWhileWaiting(acquisition.session.lossCause ?? 'key-deleted');
-  }
-  if (places.some(({ own }) => own?.modRevision !== token))
-    throw acquisition.lostWhileWaiting('foreign-write');
+  if (places.some(({ own }) => own?.createRevision !== token))
+    throw await lostKey(acquisition, 'key-deleted');
+  if (places.some(({ own }) => own?.modRevision !== token)) throw await lostKey(acquisition, 'foreign-write');
   return { behind: places.flatMap(({ before }) => before?.key ?? []), revision };
+}
+
+async function lostKey(acquisition: Acquisition, cause: SpoilCause): Promise<LockkeeperError> {
+  const { session } = acquisition;
+  // It may have gone with the lease; a renewal tells.
+  if (cause === 'key-deleted') await session.renewNow();
+  return acquisition.lostWhileWaiting(session.lossCause ?? cause);
 }
 
 interface Seen {

@@ -1,4 +1,5 @@
 import type {
+  CallOptions,
   Coordinator,
   KeySpan,
   KeyValue,
@@ -39,11 +40,18 @@ interface Picture {
 export function admission(plan: SemaphorePlan): Admit {
   return async (coordinator, acquisition, mode, signal) => {
     const wake = new WakeUp();
-    for (;;) {
+    for (let tries = 0; ; tries += 1) {
       const picture = await look(coordinator, plan, acquisition, signal);
       const slot = picture.before < plan.permits ? freeSlot(plan, picture) : undefined;
       if (slot !== undefined) {
-        const revision = await takeSlot(coordinator, plan, acquisition, slot, picture.permits, signal);
+        const revision = await takeSlot(
+          coordinator,
+          plan,
+          acquisition,
+          { key: slot, bar: `${acquisition.cancelledKey}.${tries}` },
+          picture.permits,
+          signal,
+        );
         if (revision !== undefined) return { revision };
       } else if (mode === 'try') {
         return { holder: picture.first };
@@ -94,6 +102,12 @@ async function look(
   return { permits: stored, first: queue?.[0], own, before: at, takenSlots, revision };
 }
 
+/** One try to take one slot, and the key that bars copies of it. */
+interface Try {
+  readonly key: string;
+  readonly bar: string;
+}
+
 function freeSlot({ keys, permits }: SemaphorePlan, { takenSlots }: Picture): string | undefined {
   for (let slot = 0; slot < permits; slot += 1) {
     const key = `${keys.slots.key}${slot}`;
@@ -104,14 +118,14 @@ function freeSlot({ keys, permits }: SemaphorePlan, { takenSlots }: Picture): st
 
 /**
  * One grant. It is idempotent: a repeat that finds the slot ours learns that an earlier copy was applied. Once our
- * place in the queue is gone no late copy can take effect.
+ * place in the queue is gone no late copy can take effect; where we go on to another slot, the bar sees to that.
  * @returns the revision of the slot's key, or `undefined` where somebody else was quicker.
  */
 async function takeSlot(
   coordinator: Coordinator,
   { keys, permits }: SemaphorePlan,
   acquisition: Acquisition,
-  key: string,
+  { key, bar }: Try,
   stored: number | undefined,
   signal: AbortSignal,
 ): Promise<bigint | undefined> {
@@ -121,12 +135,16 @@ async function takeSlot(
   const slot: Place = { keys: keys.slots.key, key, detailsKey: key, isShared: true, revision: undefined };
   acquisition.places.push(slot);
   const { limit } = keys;
-  const reply = await untilReached(coordinator.clock, signal, () =>
-    coordinator.txn(
+  const call = { signal, timeoutMs: acquisition.session.attemptTimeoutMs };
+  let copies = 0;
+  const reply = await untilReached(coordinator.clock, signal, () => {
+    copies += 1;
+    return coordinator.txn(
       {
         compare: [
           ...acquisition.standsAt(queued),
           { key, target: 'createRevision', is: '=', to: 0n },
+          { key: bar, target: 'createRevision', is: '=', to: 0n },
           stored === undefined
             ? { key: limit, target: 'createRevision', is: '=', to: 0n }
             : { key: limit, target: 'value', is: '=', to: String(stored) },
@@ -138,15 +156,44 @@ async function takeSlot(
         ],
         failure: [{ op: 'range', key }],
       },
-      { signal, timeoutMs: acquisition.session.attemptTimeoutMs },
+      call,
+    );
+  });
+  const isOurs = (kv: KeyValue) => readContender(kv).acquisition === acquisition.id;
+  let ours = kvsOf(reply.results[0]).find(isOurs);
+  if (reply.succeeded) slot.revision = reply.revision;
+  else if (ours === undefined && copies > 1)
+    ours = (await barSlot(coordinator, acquisition, { key, bar }, call)).find(isOurs);
+  slot.revision ??= ours?.modRevision;
+  if (slot.revision === undefined) acquisition.places.splice(acquisition.places.indexOf(slot), 1);
+  return slot.revision;
+}
+
+/**
+ * From now on no copy of this try takes effect that is still on its way: once the slot was free again it would, and we
+ * had two. @returns what has come to stand in the slot until then.
+ */
+async function barSlot(
+  coordinator: Coordinator,
+  { session }: Acquisition,
+  { key, bar }: Try,
+  call: CallOptions & { readonly signal: AbortSignal },
+): Promise<readonly KeyValue[]> {
+  session.leaveBehind();
+  const { results } = await untilReached(coordinator.clock, call.signal, () =>
+    coordinator.txn(
+      {
+        compare: [],
+        success: [
+          { op: 'put', key: bar, value: '', lease: session.lease },
+          { op: 'range', key },
+        ],
+        failure: [],
+      },
+      call,
     ),
   );
-  const [found] = kvsOf(reply.results[0]);
-  if (reply.succeeded) slot.revision = reply.revision;
-  else if (found !== undefined && readContender(found).acquisition === acquisition.id) {
-    slot.revision = found.modRevision;
-  } else acquisition.places.splice(acquisition.places.indexOf(slot), 1);
-  return slot.revision;
+  return kvsOf(results[1]);
 }
 
 /** Waits until so many have left that it may be our turn, or until it is time to look anyway. */

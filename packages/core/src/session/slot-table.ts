@@ -15,6 +15,11 @@ export class SlotTable {
     return slot;
   }
 
+  /** How many are in use. */
+  count(queue: string): number {
+    return this.#taken.get(queue)?.size ?? 0;
+  }
+
   free(queue: string, slot: number): void {
     const taken = this.#taken.get(queue);
     taken?.delete(slot);

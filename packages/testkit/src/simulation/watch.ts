@@ -81,6 +81,7 @@ export class SimulatedWatch implements Watch {
       return;
     }
     const leaveServer = etcd.onStreamsBroken(() => this.break());
+    if (this.#stream > 0) this.#handler.onResumed?.();
     const stop = etcd.watch(
       { ...this.#request, startRevision: this.#next },
       {

@@ -15,6 +15,8 @@ interface Watcher {
   readonly key: string;
   readonly rangeEnd: string | undefined;
   readonly handler: WatchHandler;
+  /** Whether it has been on a stream. */
+  attached: boolean;
   /** The first revision whose events are still wanted. */
   next: bigint;
 }
@@ -54,10 +56,10 @@ export class Watchers implements WatchListener<Watcher> {
   watch({ key, rangeEnd, startRevision }: WatchRequest, handler: WatchHandler): Watch {
     if (startRevision < 1n) throw invalidOption('startRevision', startRevision, 'expected at least 1');
     if (key === '') throw invalidOption('key', key, 'expected a key that is not empty');
-    const watcher: Watcher = { key, rangeEnd, handler, next: startRevision };
+    const watcher: Watcher = { key, rangeEnd, handler, attached: false, next: startRevision };
     this.#watchers.add(watcher);
     if (this.#options.pending.closed) queueMicrotask(() => this.#end(watcher, closedError('rejected')));
-    else if (this.#stream !== undefined) this.#stream.attach(watcher);
+    else if (this.#stream !== undefined) this.#attach(watcher, this.#stream);
     else void this.#run();
     const close = () => this.#close(watcher);
     return { close, [Symbol.dispose]: close };
@@ -114,7 +116,7 @@ export class Watchers implements WatchListener<Watcher> {
     }
     const stream = await WatchStream.open<Watcher>(endpoint, ready.value, clock, this);
     this.#stream = stream;
-    for (const watcher of this.#watchers) stream.attach(watcher);
+    for (const watcher of [...this.#watchers]) this.#attach(watcher, stream);
     if (pending.closed || this.#watchers.size === 0) stream.end();
     const failure = await stream.down;
     this.#stream = undefined;
@@ -125,6 +127,12 @@ export class Watchers implements WatchListener<Watcher> {
       if (this.#staleLogins > 1) return { failure: { ...failure, kind: 'refused' }, heard };
     } else if (failure !== undefined && failure.kind !== 'refused') endpoints.moveOn(endpoint);
     return { failure, heard };
+  }
+
+  #attach(watcher: Watcher, stream: WatchStream<Watcher>): void {
+    if (watcher.attached) watcher.handler.onResumed?.();
+    watcher.attached = true;
+    stream.attach(watcher);
   }
 
   onCreated(watcher: Watcher, revision: bigint): void {

@@ -1,0 +1,204 @@
+import type { Timer } from '../clock.ts';
+import type { Coordinator, Watch, WatchEvent } from '../coordinator/coordinator.ts';
+import type { Session } from '../session/session.ts';
+import { AbortScope } from '../signals.ts';
+import type { QueuePlace } from './acquisition.ts';
+import { BackOff, untilReached } from './back-off.ts';
+import { QueuePicture, type Shown } from './queue-picture.ts';
+import { spanOf } from './queue-view.ts';
+
+/** A safety net under the watch: without any event the queue is read again this often. */
+export const POLL_MS = 15_000;
+
+/**
+ * A mirror is told of everybody who comes and goes, and each of us is served once in a length of the queue. Where there
+ * are more than this many contenders for each of ours, two watches and a read a wait cost less.
+ */
+export const MOST_RIVALS_FOR_EACH = 32;
+
+/** How a wait ends; `too-long`: this queue is better watched from one place in it. */
+export type Verdict = Exclude<Shown, 'waiting'> | 'too-long';
+
+/** Somebody of ours who waits. */
+export class Seat {
+  readonly key: string;
+  readonly token: bigint;
+  readonly verdict: Promise<Verdict>;
+  readonly #folder: string;
+  readonly #session: Session;
+  #resolve!: (verdict: Verdict) => void;
+  #reject!: (error: unknown) => void;
+
+  /** @param token - the revision at which its key was put. */
+  constructor({ key, keys }: QueuePlace, session: Session, token: bigint) {
+    this.key = key;
+    this.token = token;
+    this.#folder = keys;
+    this.#session = session;
+    this.verdict = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+    // Whoever waits may have gone before it fails.
+    this.verdict.catch(() => undefined);
+  }
+
+  /** How many of its session contend here, those included whose place is not known yet. */
+  get peers(): number {
+    return this.#session.slots.count(this.#folder);
+  }
+
+  tell(verdict: Verdict): void {
+    this.#resolve(verdict);
+  }
+
+  fail(error: unknown): void {
+    this.#reject(error);
+  }
+}
+
+/**
+ * One live picture of a queue for all who wait in it here: read once, then kept by one watch from the next revision on.
+ * A hand-over costs no message of ours.
+ *
+ * Nobody is told anything before the picture has his own key, nor in the middle of a revision: two keys of one lease go
+ * together, and whoever stood before us may only have given up. Where there is a doubt whether the events are all, or
+ * are of the same history, the queue is read again before anybody is told.
+ */
+export class QueueMirror {
+  readonly #coordinator: Coordinator;
+  readonly #queue: QueuePlace;
+  readonly #onOver: () => void;
+  readonly #scope = new AbortScope();
+  readonly #seats = new Map<string, Seat>();
+  #picture: QueuePicture | undefined;
+  #watch: Watch | undefined;
+  #poll: Timer | undefined;
+  #backOff: BackOff | undefined;
+  #heard = false;
+  /** Whether the events come from another stream than those before. */
+  #resumed = false;
+
+  /** @param onOver - called once: nobody waits any more, or it cannot go on. */
+  constructor(coordinator: Coordinator, queue: QueuePlace, onOver: () => void) {
+    this.#coordinator = coordinator;
+    this.#queue = queue;
+    this.#onOver = onOver;
+  }
+
+  join(seat: Seat): void {
+    this.#seats.set(seat.key, seat);
+    if (this.#seats.size === 1) void this.#read();
+    else this.#judge([seat.key]);
+  }
+
+  /** Idempotent. Without anybody it ends, and must not be joined any more. */
+  leave(seat: Seat): void {
+    if (this.#seats.delete(seat.key) && this.#seats.size === 0) this.#end();
+  }
+
+  /** A linearizable read, and a watch of everything after it. Never rejects. */
+  async #read(pause?: BackOff): Promise<void> {
+    const { signal } = this.#scope;
+    const { clock } = this.#coordinator;
+    this.#stop();
+    try {
+      await pause?.wait(signal);
+      const limit = this.#limit;
+      const { kvs, count, revision } = await untilReached(clock, signal, () =>
+        this.#coordinator.range(
+          {
+            ...spanOf(this.#queue),
+            sort: { by: 'createRevision', order: 'ascend' },
+            limit,
+            // Whether a writer has become a reader, its value tells.
+            keysOnly: this.#queue.writers === undefined,
+          },
+          { signal },
+        ),
+      );
+      signal.throwIfAborted();
+      if (count > limit) return this.#tellAll('too-long');
+      this.#picture = new QueuePicture(this.#queue.writers, kvs, revision);
+      this.#follow(revision + 1n);
+      this.#judge(this.#seats.keys());
+    } catch (error) {
+      if (signal.aborted) return;
+      for (const seat of this.#seats.values()) seat.fail(error);
+      this.#end();
+    }
+  }
+
+  #follow(startRevision: bigint): void {
+    this.#resumed = false;
+    this.#watch = this.#coordinator.watch(
+      { ...spanOf(this.#queue), startRevision },
+      {
+        onEvents: (events) => this.#apply(events),
+        onResumed: () => {
+          this.#resumed = true;
+        },
+        onEnd: () => {
+          // A watch that ends at once, again and again, must not become a busy loop.
+          this.#backOff ??= new BackOff(this.#coordinator.clock);
+          void this.#read(this.#backOff);
+        },
+      },
+    );
+    this.#arm();
+  }
+
+  #apply(events: readonly WatchEvent[]): void {
+    const picture = this.#picture;
+    if (picture === undefined) return;
+    this.#heard = true;
+    this.#backOff = undefined;
+    picture.apply(events);
+    const cameToFront = picture.advance();
+    this.#judge(events.map((event) => (event.type === 'put' ? event.kv.key : event.key)));
+    this.#judge(cameToFront);
+    if (picture.length > this.#limit) this.#tellAll('too-long');
+  }
+
+  /** Tells those of ours among the keys how they stand, where that ends their wait. */
+  #judge(keys: Iterable<string>): void {
+    for (const key of keys) {
+      const seat = this.#seats.get(key);
+      const shown = seat && this.#picture?.show(key, seat.token);
+      if (seat === undefined || shown === undefined || shown === 'waiting') continue;
+      if (this.#resumed) return void this.#read();
+      seat.tell(shown);
+    }
+  }
+
+  #tellAll(verdict: Verdict): void {
+    for (const seat of this.#seats.values()) seat.tell(verdict);
+    this.#end();
+  }
+
+  get #limit(): number {
+    const [seat] = this.#seats.values();
+    return MOST_RIVALS_FOR_EACH * Math.max(this.#seats.size, seat?.peers ?? 0);
+  }
+
+  #arm(): void {
+    this.#heard = false;
+    const onTime = () => (this.#heard ? this.#arm() : void this.#read());
+    // The session keeps the process alive for those who wait; this need not.
+    this.#poll = this.#coordinator.clock.setTimer(POLL_MS, onTime, { ref: false });
+  }
+
+  #stop(): void {
+    this.#poll?.cancel();
+    this.#watch?.close();
+    this.#watch = undefined;
+    this.#picture = undefined;
+  }
+
+  #end(): void {
+    if (this.#scope.signal.aborted) return;
+    this.#scope.abort(new Error('nobody waits any more'));
+    this.#stop();
+    this.#onOver();
+  }
+}

@@ -1,0 +1,45 @@
+import type { Coordinator } from '../coordinator/coordinator.ts';
+import { unlessAborted } from '../signals.ts';
+import type { Acquisition, QueuePlace } from './acquisition.ts';
+import { QueueMirror, Seat, type Verdict } from './queue-mirror.ts';
+import { spanOf } from './queue-view.ts';
+
+/** The mirrors of a keeper: one for each queue in which somebody waits, for as long as somebody does. */
+export class QueueMirrors {
+  readonly #coordinator: Coordinator;
+  readonly #mirrors = new Map<string, QueueMirror>();
+
+  constructor(coordinator: Coordinator) {
+    this.#coordinator = coordinator;
+  }
+
+  /**
+   * Waits until the mirror shows how it ends for a key that was put at `token`.
+   * @throws LockkeeperError where the queue cannot be read, or the signal's reason.
+   */
+  async wait(
+    { session }: Acquisition,
+    place: QueuePlace,
+    token: bigint,
+    signal: AbortSignal,
+  ): Promise<Verdict> {
+    signal.throwIfAborted();
+    const mirror = this.#mirrorOf(place);
+    const seat = new Seat(place, session, token);
+    mirror.join(seat);
+    try {
+      return await unlessAborted(signal, seat.verdict);
+    } finally {
+      mirror.leave(seat);
+    }
+  }
+
+  #mirrorOf(place: QueuePlace): QueueMirror {
+    const { key } = spanOf(place);
+    const standing = this.#mirrors.get(key);
+    if (standing !== undefined) return standing;
+    const mirror = new QueueMirror(this.#coordinator, place, () => this.#mirrors.delete(key));
+    this.#mirrors.set(key, mirror);
+    return mirror;
+  }
+}
