@@ -52,14 +52,16 @@ export function describeSemaphores(where: string, newWorld: MakeLockWorld): void
       const { keeper, connection } = await world.faulty();
       const other = await world.keeper();
       const abort = new AbortController();
+      const first = await take(other, 2);
       const heldBack = connection.holdNextBack(isGrant);
       const giving = settled(keeper.semaphore('x', { permits: 2 }).acquire({ signal: abort.signal }));
       const sendLateCopy = await heldBack;
       // Else it asks again meanwhile.
       connection.goSilent();
       // Somebody else takes the very slot that was asked for.
+      await first.release();
       const permit = await take(other, 2);
-      expect(permit.slot).toBe(0);
+      expect(permit.slot).toBe(1);
       abort.abort('enough');
       expect(await giving).toEqual({ error: 'enough' });
       connection.heal();
@@ -245,6 +247,64 @@ export function describeSemaphores(where: string, newWorld: MakeLockWorld): void
       expect((await resized?.acquire())?.slot).toBe(1);
       await expect(soon(world, take(a, 2))).rejects.toThrow(/has 3 permits/);
       expect(held.standing).toBe('held');
+    });
+
+    it('whoever waits with an old number is told at once, and is not in the way of those with the new one', async () => {
+      const world = await newWorld();
+      const [a, b, c] = await keepersOf(world, 3);
+      const held = await take(a, 1);
+      const old = settled(take(b, 1));
+      await inLine(world, 2);
+      await world.passTime(300);
+      const larger = await a?.semaphore('x', { permits: 1 }).resize(2);
+      await world.until('it left', async () => (await lineLength(world)) === 1);
+      expect(String((await soon(world, old)).error)).toMatch(/permits is 1; semaphore "x" has 2 permits/);
+      expect((await c?.semaphore('x', { permits: 2 }).tryAcquire())?.permit?.slot).toBe(1);
+      expect(await larger?.available()).toBe(0);
+      expect(held.standing).toBe('held');
+    });
+
+    it('many who come at once aim at slots of their own', async () => {
+      const world = await newWorld();
+      const { keeper, connection } = await world.faulty();
+      let grants = 0;
+      connection.loseNextReply((txn) => {
+        if (isGrant(txn)) grants += 1;
+        return false;
+      });
+      const semaphore = keeper.semaphore('x', { permits: 40 });
+      const all = Promise.all(Array.from({ length: 40 }, () => semaphore.acquire()));
+      const permits = await soon(world, all);
+      expect(new Set(permits.map(({ slot }) => slot)).size).toBe(40);
+      // A herd would need 820.
+      expect(grants).toBeLessThan(160);
+    });
+
+    it('a limit that another program wrote is told as it stands', async () => {
+      const world = await newWorld();
+      const keeper = await world.keeper();
+      await (await take(keeper)).release();
+      const key = `${world.namespace}/semaphore/x/limit`;
+      for (const value of [' 3\n', '03', 'three', '']) {
+        await world.raw.txn({ compare: [], success: [{ op: 'put', key, value }], failure: [] });
+        await expect(soon(world, take(keeper))).rejects.toMatchObject({
+          code: 'invalid-option',
+          message: expect.stringContaining(`has ${JSON.stringify(value)} permits in etcd`),
+        });
+        const { permits, warnings } = await keeper.inspect('x', { kind: 'semaphore' });
+        expect(permits).toBeUndefined();
+        expect(warnings.join()).toContain('which is no number of permits');
+      }
+      expect(await lineLength(world)).toBe(0);
+    });
+
+    it('where every slot is taken by others, an acquire waits, and says so', async () => {
+      const world = await newWorld();
+      const keeper = await world.keeper();
+      const key = `${world.namespace}/semaphore/x/slots/0`;
+      await world.raw.txn({ compare: [], success: [{ op: 'put', key, value: '' }], failure: [] });
+      const waiting = settled(keeper.semaphore('x', { permits: 1 }).acquire({ waitTimeoutMs: 100 }));
+      expect((await soon(world, waiting)).error).toMatchObject({ code: 'wait-timeout' });
     });
 
     it('refuses what cannot be meant', async () => {

@@ -48,6 +48,7 @@ export interface LockTarget {
 
 /**
  * Waits until an acquisition that is in line may hold, and adds to its places what the grant needs.
+ * @param onWait - called whenever all that is missing is that somebody else leaves.
  * @returns the revision of the grant's token, or, where `mode` is `try` and it is not our turn, who is in the way.
  */
 export type Admit = (
@@ -55,6 +56,7 @@ export type Admit = (
   acquisition: Acquisition,
   mode: 'queue' | 'try',
   signal: AbortSignal,
+  onWait: () => void,
 ) => Promise<{ readonly revision: bigint } | { readonly holder: KeyValue | undefined }>;
 
 export function titleOf({ noun = 'lock', name }: Pick<LockTarget, 'name' | 'noun'>): string {

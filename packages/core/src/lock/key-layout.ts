@@ -69,6 +69,13 @@ export interface SemaphoreKeys {
 /** As many as one semaphore may have. */
 export const MOST_PERMITS = 1_000;
 
+/** The number of permits that is stored; `undefined`: a text that no keeper would write. */
+export function readLimit(stored: string): number | undefined {
+  const permits = Number(stored);
+  const isOurs = Number.isInteger(permits) && permits >= 1 && permits <= MOST_PERMITS;
+  return isOurs && String(permits) === stored ? permits : undefined;
+}
+
 /** The number of the slot whose key it is; `undefined`: it is none of a slot. */
 export function slotOf({ slots }: SemaphoreKeys, key = ''): number | undefined {
   const slot = Number(key.slice(slots.key.length));

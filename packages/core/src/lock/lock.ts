@@ -195,7 +195,9 @@ export class Lock<H extends Hold = Hold> {
         wait.queuedBehind(acquisition, enqueued.behind);
         if (!admit) await waitTurn(this.#host, acquisition, token, enqueued.behind, scope.signal);
       }
-      const admitted = (await admit?.(coordinator, acquisition, mode, scope.signal)) ?? { revision: token };
+      const admitted = (await admit?.(coordinator, acquisition, mode, scope.signal, () => wait.inLine())) ?? {
+        revision: token,
+      };
       if (!('revision' in admitted)) return this.#leaveIt(acquisition, admitted.holder);
       wait.lift();
       const terms = { ...attempt, claims: claimsOf?.(acquisition) ?? attempt.claims };

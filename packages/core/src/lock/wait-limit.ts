@@ -47,6 +47,11 @@ export class WaitLimit {
     }));
   }
 
+  /** Etcd answered: only somebody else's leaving is waited for. */
+  inLine(): void {
+    this.#queued = true;
+  }
+
   /** Granted: from now on nothing here ends it. */
   lift(): void {
     this.#timer?.cancel();

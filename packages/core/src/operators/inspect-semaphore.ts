@@ -1,7 +1,7 @@
 import type { CallOptions, Coordinator, KeyValue, Operation } from '../coordinator/coordinator.ts';
 import { prefixSpan } from '../coordinator/coordinator.ts';
 import { readContender } from '../lock/acquisition.ts';
-import { MOST_PERMITS, type SemaphoreKeys, slotOf } from '../lock/key-layout.ts';
+import { MOST_PERMITS, readLimit, type SemaphoreKeys, slotOf } from '../lock/key-layout.ts';
 import { PermitToken, waiterText } from '../semaphore/permit-token.ts';
 import {
   asRange,
@@ -146,7 +146,7 @@ async function readSemaphore(
   const holding = new Set(slots.flatMap(({ kv }) => readContender(kv).acquisition ?? []));
   const waiters = queued.filter((kv) => !holding.has(readContender(kv).acquisition ?? ''));
   const stored = textOf(limitRead?.kvs[0]);
-  const permits = stored === undefined ? undefined : checkedPermits(stored);
+  const permits = stored === undefined ? undefined : readLimit(stored);
   return {
     permits,
     slots,
@@ -173,11 +173,6 @@ export function slotsOf(keys: SemaphoreKeys, kvs: readonly KeyValue[]): TakenSlo
     return slot === undefined ? [] : { slot, kv };
   });
   return taken.sort((a, b) => a.slot - b.slot);
-}
-
-function checkedPermits(stored: string): number | undefined {
-  const permits = Number(stored);
-  return Number.isInteger(permits) && permits >= 1 && permits <= MOST_PERMITS ? permits : undefined;
 }
 
 /** What takes a slot without being a permit that somebody holds and keeps alive. */

@@ -10,7 +10,7 @@ import type {
 import { LockkeeperError } from '../errors.ts';
 import { type Acquisition, type Admit, type Place, readContender } from '../lock/acquisition.ts';
 import { untilReached } from '../lock/back-off.ts';
-import type { SemaphoreKeys } from '../lock/key-layout.ts';
+import { readLimit, type SemaphoreKeys } from '../lock/key-layout.ts';
 import { WakeUp } from '../lock/wait-turn.ts';
 
 /** A semaphore as one of its users sees it. */
@@ -23,9 +23,8 @@ export interface SemaphorePlan {
 /** What one read of the whole semaphore shows, at one revision. */
 interface Picture {
   /** As stored; `undefined` before the first grant. */
-  readonly permits: number | undefined;
+  readonly limit: string | undefined;
   readonly first: KeyValue | undefined;
-  readonly own: KeyValue | undefined;
   /** How many stand before us. */
   readonly before: number;
   readonly takenSlots: ReadonlySet<string>;
@@ -38,24 +37,19 @@ interface Picture {
  * itself keeps the limit, whatever a client believes.
  */
 export function admission(plan: SemaphorePlan): Admit {
-  return async (coordinator, acquisition, mode, signal) => {
+  return async (coordinator, acquisition, mode, signal, onWait) => {
     const wake = new WakeUp();
     for (let tries = 0; ; tries += 1) {
       const picture = await look(coordinator, plan, acquisition, signal);
       const slot = picture.before < plan.permits ? freeSlot(plan, picture) : undefined;
       if (slot !== undefined) {
-        const revision = await takeSlot(
-          coordinator,
-          plan,
-          acquisition,
-          { key: slot, bar: `${acquisition.cancelledKey}.${tries}` },
-          picture.permits,
-          signal,
-        );
+        const attempt = { key: slot, bar: `${acquisition.cancelledKey}.${tries}` };
+        const revision = await takeSlot(coordinator, plan, acquisition, attempt, picture.limit, signal);
         if (revision !== undefined) return { revision };
       } else if (mode === 'try') {
         return { holder: picture.first };
       } else {
+        onWait();
         await somebodyLeft(coordinator, plan, picture, wake, signal);
       }
     }
@@ -71,20 +65,17 @@ async function look(
 ): Promise<Picture> {
   const [place] = acquisition.queues;
   const token = place?.revision ?? 0n;
+  const inOrder = { by: 'createRevision', order: 'ascend' } as const;
   const reads: Operation[] = [
     { op: 'range', key: keys.limit },
-    {
-      op: 'range',
-      ...keys.queue.rivals,
-      maxCreateRevision: token,
-      sort: { by: 'createRevision', order: 'ascend' },
-    },
+    { op: 'range', ...keys.queue.rivals, maxCreateRevision: token, sort: inOrder, keysOnly: true },
+    { op: 'range', ...keys.queue.rivals, sort: inOrder, limit: 1 },
     { op: 'range', ...keys.slots, keysOnly: true },
   ];
   const { results, revision } = await untilReached(coordinator.clock, signal, () =>
     coordinator.txn({ compare: [], success: reads, failure: [] }, { signal }),
   );
-  const [limit, queue, slots] = results.map(kvsOf);
+  const [limits, queue, firsts, slots] = results.map(kvsOf);
   const at = queue?.findIndex(({ key }) => key === place?.key) ?? -1;
   const own = queue?.[at];
   if (own?.createRevision !== token) {
@@ -93,13 +84,14 @@ async function look(
     throw acquisition.lostWhileWaiting(acquisition.session.lossCause ?? 'key-deleted');
   }
   if (own.modRevision !== token) throw acquisition.lostWhileWaiting('foreign-write');
-  const stored = limit?.[0] && Number(new TextDecoder().decode(limit[0].value));
-  if (stored !== undefined && stored !== permits) {
+  const limit = limits?.[0] && new TextDecoder().decode(limits[0].value);
+  if (limit !== undefined && limit !== String(permits)) {
+    const stored = readLimit(limit) ?? JSON.stringify(limit);
     const why = `semaphore "${name}" has ${stored} permits in etcd; resize() changes that for everybody`;
     throw new LockkeeperError('invalid-option', `permits is ${permits}; ${why}`);
   }
   const takenSlots = new Set(slots?.map(({ key }) => key));
-  return { permits: stored, first: queue?.[0], own, before: at, takenSlots, revision };
+  return { limit, first: firsts?.[0], before: at, takenSlots, revision };
 }
 
 /** One try to take one slot, and the key that bars copies of it. */
@@ -108,12 +100,15 @@ interface Try {
   readonly bar: string;
 }
 
-function freeSlot({ keys, permits }: SemaphorePlan, { takenSlots }: Picture): string | undefined {
-  for (let slot = 0; slot < permits; slot += 1) {
-    const key = `${keys.slots.key}${slot}`;
-    if (!takenSlots.has(key)) return key;
-  }
-  return undefined;
+/**
+ * Those before us who have no slot yet take one too, the first of them the lowest that is free. Whoever comes at the
+ * same time thus aims at another one; if all went for the same, a thousand would need half a million tries.
+ */
+function freeSlot({ keys, permits }: SemaphorePlan, { before, takenSlots }: Picture): string | undefined {
+  const all = Array.from({ length: permits }, (_, slot) => `${keys.slots.key}${slot}`);
+  const free = all.filter((key) => !takenSlots.has(key));
+  const withoutSlot = Math.max(0, before - takenSlots.size);
+  return free[withoutSlot % free.length];
 }
 
 /**
@@ -126,7 +121,7 @@ async function takeSlot(
   { keys, permits }: SemaphorePlan,
   acquisition: Acquisition,
   { key, bar }: Try,
-  stored: number | undefined,
+  stored: string | undefined,
   signal: AbortSignal,
 ): Promise<bigint | undefined> {
   const [queued] = acquisition.queues;
@@ -147,7 +142,7 @@ async function takeSlot(
           { key: bar, target: 'createRevision', is: '=', to: 0n },
           stored === undefined
             ? { key: limit, target: 'createRevision', is: '=', to: 0n }
-            : { key: limit, target: 'value', is: '=', to: String(stored) },
+            : { key: limit, target: 'value', is: '=', to: stored },
           acquisition.lineageCompare,
         ],
         success: [
@@ -218,6 +213,11 @@ async function somebodyLeft(
     missing -= count;
     if (missing <= 0) wake.ring();
   });
+  // Whoever asked for another number than there is now learns it at once, and leaves the queue to the others.
+  using _limit = coordinator.watch(
+    { key: keys.limit, startRevision: revision + 1n },
+    { onEvents: () => wake.ring(), onEnd: () => wake.ring() },
+  );
   // In the queue early enough, but every slot is taken: the limit was lowered, say.
   using _slots = watchSpan(keys.slots, (count) => {
     if (before < permits && count > 0) wake.ring();
