@@ -276,8 +276,8 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/enqueue.ts',
-        find: '      ...places.map(({ key }) => isAbsent({ key })),\n',
-        replace: '',
+        find: '(isTry ? aloneIn(place) : [place])',
+        replace: '(isTry ? aloneIn(place) : [])',
       },
     ],
   },

@@ -101,6 +101,31 @@ export function describeLockSets(where: string, newWorld: MakeLockWorld): void {
       expect((await soon(world, waiting)).value?.standing).toBe('held');
     });
 
+    it('a hundred are tried like one, in one transaction, also where the reply is lost', async () => {
+      const world = await newWorld();
+      const [{ keeper: a, connection }, b] = [await world.faulty({ identity: 'a' }), await world.keeper()];
+      const names = Array.from({ length: 100 }, (_, index) => `lock-${index}`);
+      await (await a.lock('warm-up').acquire()).release();
+      connection.loseNextReply(isEnqueue);
+      const { hold } = await soon(world, a.locks(names).tryAcquire());
+      expect(hold?.standing).toBe('held');
+      expect(await b.locks(names).tryAcquire()).toMatchObject({ holder: { identity: 'a' } });
+      const waiting = b.locks([...names].reverse()).acquire({ waitTimeoutMs: 0 });
+      await expect(waiting).rejects.toMatchObject({
+        code: 'wait-timeout',
+        message: expect.stringMatching(/held by a/),
+      });
+      await hold?.release();
+      const single = await a.lock('lock-70').acquire();
+      expect(await b.locks(names).tryAcquire()).toMatchObject({ holder: { identity: 'a' } });
+      expect([await world.queueLength('lock-0'), await world.queueLength('lock-99')]).toEqual([0, 0]);
+      await single.release();
+      const sent = connection.sent.length;
+      const { hold: all } = await a.locks(names).tryAcquire();
+      expect(connection.sent.length).toBe(sent + 1);
+      expect(await all?.release()).toMatchObject({ outcome: 'released' });
+    });
+
     it('may name a hundred locks, no more', async () => {
       const world = await newWorld();
       const [a, b] = [await world.keeper(), await world.keeper()];

@@ -47,7 +47,7 @@ export async function enqueue(
       await backOff.wait(signal);
       continue;
     }
-    if (reply.succeeded) return placeAfterPut(acquisition, reply, mode);
+    if (reply.succeeded) return placeAfterPut(acquisition, reply);
     const found = await whyRefused(coordinator, acquisition, reply, call);
     if (found !== 'retry') return found;
   }
@@ -55,21 +55,23 @@ export async function enqueue(
 
 /**
  * One proposal and one round trip, free or contended, for one queue or many: each range sees its queue as it
- * was before our put, so its last key is our predecessor there. Who does not want to wait puts all or nothing.
+ * was before our put, so its last key is our predecessor there. Who does not want to wait puts all or nothing, and
+ * compares that its queues are empty: in as few lists as etcd's limit leaves for a hundred of them.
  */
 function enqueueTxn(acquisition: Acquisition, mode: EnqueueMode): Txn {
   const { queues: places, cancelledKey } = acquisition;
+  const isTry = mode === 'try';
   return {
     compare: [
-      ...places.map(({ key }) => isAbsent({ key })),
+      ...places.flatMap((place) => (isTry ? aloneIn(place) : [place])).map(isAbsent),
       isAbsent({ key: cancelledKey }),
       acquisition.lineageCompare,
     ],
-    success: mode === 'queue' ? places.map((place) => getInLine(acquisition, place)) : [takeAll(acquisition)],
-    failure: [...places.flatMap(keysOf), cancelledKey, acquisition.lineageKey].map((key) => ({
-      op: 'range',
-      key,
-    })),
+    success: places.map((place) => (isTry ? take(acquisition, place) : getInLine(acquisition, place))),
+    failure: [
+      ...places.flatMap((place) => (isTry ? firstAndOwn(place) : keysOf(place).map(rangeOf))),
+      ...[cancelledKey, acquisition.lineageKey].map(rangeOf),
+    ],
     // Readers of one lock do not look at each other. Each has its own token all the same.
     apartIn: places.flatMap(({ isOfReaders, family }) =>
       isOfReaders === true && family !== undefined ? prefixSpan(family) : [],
@@ -80,6 +82,8 @@ function enqueueTxn(acquisition: Acquisition, mode: EnqueueMode): Txn {
 function isAbsent({ key, rangeEnd }: KeySpan): Compare {
   return { key, rangeEnd, target: 'createRevision', is: '=', to: 0n };
 }
+
+const rangeOf = (key: string): Operation => ({ op: 'range', key });
 
 const keysOf = ({ key, detailsKey }: Place): string[] => (key === detailsKey ? [key] : [key, detailsKey]);
 
@@ -106,19 +110,35 @@ function getInLine(acquisition: Acquisition, place: QueuePlace): Operation {
   return { op: 'txn', compare: [isAbsent(place.rivals)], success: puts, failure: [last, ...puts] };
 }
 
-function takeAll(acquisition: Acquisition): Operation {
-  const { queues: places } = acquisition;
-  return {
-    op: 'txn',
-    compare: places.map(({ rivals }) => isAbsent(rivals)),
-    success: places.flatMap((place) => putOwn(acquisition, place)),
-    failure: places.map(({ rivals }) => ({
-      op: 'range',
-      ...rivals,
-      sort: { by: 'createRevision', order: 'ascend' },
-      limit: 1,
-    })),
+/** Nested like {@link getInLine}, by which an enqueue is told from other transactions. */
+function take(acquisition: Acquisition, place: QueuePlace): Operation {
+  return { op: 'txn', compare: [], success: putOwn(acquisition, place), failure: [] };
+}
+
+/** What must be empty for us to be the first and only one there. The rivals mostly include our own key. */
+function aloneIn({ key, rivals }: QueuePlace): KeySpan[] {
+  return isWithin(key, rivals) ? [rivals] : [{ key }, rivals];
+}
+
+/** Who is in the way, and whether we are it: our own key can only have been put where nobody else was. */
+function firstAndOwn(place: QueuePlace): Operation[] {
+  const { rivals } = place;
+  const first: Operation = {
+    op: 'range',
+    ...rivals,
+    sort: { by: 'createRevision', order: 'ascend' },
+    limit: 1,
   };
+  return [
+    first,
+    ...keysOf(place)
+      .filter((key) => !isWithin(key, rivals))
+      .map(rangeOf),
+  ];
+}
+
+function isWithin(key: string, { key: from, rangeEnd }: KeySpan): boolean {
+  return rangeEnd !== undefined && key >= from && key < rangeEnd;
 }
 
 /**
@@ -156,7 +176,7 @@ async function sendCopy(
   }
 }
 
-function placeAfterPut(acquisition: Acquisition, reply: TxnReply, mode: EnqueueMode): Enqueued {
+function placeAfterPut(acquisition: Acquisition, reply: TxnReply): Enqueued {
   const neighbours: KeyValue[] = [];
   let free = true;
   for (const nested of reply.results) {
@@ -165,10 +185,6 @@ function placeAfterPut(acquisition: Acquisition, reply: TxnReply, mode: EnqueueM
     for (const result of nested.results) if (result.op === 'range') neighbours.push(...result.kvs);
   }
   if (free) return { place: 'held', revision: reply.revision };
-  if (mode === 'try') {
-    acquisition.mayExist = acquisition.unanswered > 0;
-    return { place: 'busy', holder: neighbours[0] };
-  }
   // Of one that has become a reader already no event will tell: the deciding read does.
   const behind = neighbours.some(isDowngraded) ? undefined : neighbours.map(({ key }) => key);
   return { place: 'queued', revision: reply.revision, behind };
@@ -181,19 +197,24 @@ async function whyRefused(
   reply: TxnReply,
   call: CallOptions,
 ): Promise<Enqueued | 'retry'> {
-  const found = reply.results.map((result) => (result.op === 'range' ? result.kvs[0] : undefined));
-  const [cancelled, lineage] = found.splice(-2);
-  if (!acquisition.isInHistory(lineage)) {
+  const kvs = reply.results.flatMap((result) => (result.op === 'range' ? result.kvs : []));
+  const found = new Map(kvs.map((kv) => [kv.key, kv]));
+  if (!acquisition.isInHistory(found.get(acquisition.lineageKey))) {
     acquisition.session.end('history-regressed');
     throw acquisition.lostWhileWaiting('history-regressed');
   }
-  const owns = acquisition.queues.map((place) => {
-    const kv = found.shift();
-    return { kv, details: place.key === place.detailsKey ? kv : found.shift() };
-  });
+  if (found.has(acquisition.cancelledKey)) throw unexpected(acquisition);
+  const { queues } = acquisition;
+  const owns = queues.map(({ key, detailsKey }) => ({ kv: found.get(key), details: found.get(detailsKey) }));
   const present = owns.flatMap(({ kv }) => kv ?? []);
   const [own] = present;
-  if (cancelled !== undefined || own === undefined) throw unexpected(acquisition);
+  if (own === undefined) {
+    // Only a try is refused because of others.
+    const holder = kvs.find(({ key }) => queues.some(({ rivals }) => isWithin(key, rivals)));
+    if (holder === undefined) throw unexpected(acquisition);
+    acquisition.mayExist = acquisition.unanswered > 0;
+    return { place: 'busy', holder };
+  }
   const isOurs = (details: KeyValue | undefined) =>
     details !== undefined && readContender(details).acquisition === acquisition.id;
   const foreign = owns.flatMap(({ kv, details }) => (kv === undefined || isOurs(details) ? [] : kv));

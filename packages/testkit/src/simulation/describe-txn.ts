@@ -77,8 +77,7 @@ function outcomeOfEnqueue(reply: unknown): string {
   if (!succeeded) return 'refused';
   const queues = results.flatMap((result) => (result.op === 'txn' ? result : []));
   if (queues.every((queue) => queue.succeeded)) return `first, ${revisionOf(reply)}`;
-  const isQueued = queues.some((queue) => queue.results.some(({ op }) => op === 'put'));
-  return isQueued ? `queued, ${revisionOf(reply)}` : 'busy';
+  return `queued, ${revisionOf(reply)}`;
 }
 
 function revisionOf(reply: unknown): string {
