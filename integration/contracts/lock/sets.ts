@@ -126,6 +126,26 @@ export function describeLockSets(where: string, newWorld: MakeLockWorld): void {
       expect(await all?.release()).toMatchObject({ outcome: 'released' });
     });
 
+    it('a hundred may have names of full length, and are refused by their size where they are too long', async () => {
+      const world = await newWorld();
+      const [a, b] = [await world.keeper(), await world.keeper()];
+      const nameOf = (letter: string, length: number) => (_: unknown, index: number) =>
+        letter.repeat(length) + String(index).padStart(2, '0');
+      const names = Array.from({ length: 100 }, nameOf('x', 1_022));
+      const hold = await a.locks(names).acquire();
+      expect((await b.locks(names).tryAcquire()).holder).toBeDefined();
+      const waiting = settled(b.locks(names).acquire());
+      await world.until('queued', async () => (await world.queueLength(names[99] ?? '')) === 2);
+      expect(await hold.release()).toMatchObject({ outcome: 'released' });
+      expect(await (await soon(world, waiting)).value?.release()).toMatchObject({ outcome: 'released' });
+      const tried = await a.locks(names).tryAcquire();
+      expect(tried.hold?.standing).toBe('held');
+      const long = Array.from({ length: 100 }, nameOf('ä', 511));
+      expect(() => a.locks(long)).toThrow(
+        /names, in bytes, is 3\d{5}; expected at most 131072 for all 100 names/,
+      );
+    });
+
     it('may name a hundred locks, no more', async () => {
       const world = await newWorld();
       const [a, b] = [await world.keeper(), await world.keeper()];
@@ -139,7 +159,7 @@ export function describeLockSets(where: string, newWorld: MakeLockWorld): void {
       expect(() => a.locks([...names, 'one-more'])).toThrow(/names\.length is 101/);
       expect(() => a.locks([])).toThrow(/names\.length is 0/);
       expect(() => a.locks('x' as never)).toThrow(/names is "x"/);
-      expect(() => a.locks(['x', ''])).toThrow(/name is ""/);
+      expect(() => a.locks(['x', ''])).toThrow(/names\[1\] is ""/);
     });
   });
 }

@@ -11,7 +11,7 @@ import { type HealthOptions, type KeeperHealth, readHealth } from './health.ts';
 import type { LockOptions } from './lock/acquire-options.ts';
 import { BackOff } from './lock/back-off.ts';
 import type { Hold } from './lock/hold.ts';
-import { KeyLayout, type LockKind } from './lock/key-layout.ts';
+import { KeyLayout, type LockKind, type Queue } from './lock/key-layout.ts';
 import { Lock } from './lock/lock.ts';
 import type { LockHost } from './lock/lock-host.ts';
 import { OwnershipWatch } from './lock/ownership-watch.ts';
@@ -158,12 +158,15 @@ export class Keeper implements AsyncDisposable {
    * names; two sets that overlap cannot deadlock. Each queues like `lock(name)` and with it. A set waits until
    * it is first everywhere, and blocks those behind it in every queue meanwhile. Where one of its keys is lost
    * the whole hold is, and the rest is released.
-   * @param names - 1 to 100; what is named twice counts once.
+   * @param names - 1 to 100; what is named twice counts once. Their keys, which are the names percent-encoded below the
+   * namespace, may take 128 KiB together: a hundred names of 1,024 ASCII bytes fit, a hundred of as many bytes of
+   * another script, three times as long in a key, do not.
    * @throws {@link LockkeeperError} `invalid-option`.
    */
   locks(names: readonly string[], options: LockOptions = {}): Lock {
     const distinct = checkNames(names);
-    const queues = distinct.map((name) => this.#host.layout.lock(name));
+    const queues = distinct.map((name) => this.#host.layout.lock(name, `names[${names.indexOf(name)}]`));
+    checkSize(queues);
     return new Lock({ name: distinct.join(' + '), queues }, this.#host, options);
   }
 
@@ -417,6 +420,16 @@ function checkNames(names: unknown): readonly string[] {
   if (distinct.length === 0 || distinct.length > MOST_NAMES)
     throw invalidOption('names.length', distinct.length, `expected 1 to ${MOST_NAMES} different names`);
   return distinct;
+}
+
+/** A set's largest transaction names every key up to eight times; etcd takes 1.5 MiB, of which the rest is for values. */
+const MOST_KEY_BYTES = 128 * 1_024;
+
+function checkSize(queues: readonly Queue[]): void {
+  const bytes = queues.reduce((sum, { keys }) => sum + keys.length, 0);
+  if (bytes <= MOST_KEY_BYTES) return;
+  const why = `expected at most ${MOST_KEY_BYTES} for all ${queues.length} names together, percent-encoded and with the namespace`;
+  throw invalidOption('the size of the keys of names, in bytes,', bytes, why);
 }
 
 function drainLimit(options: CloseOptions): number {

@@ -105,9 +105,12 @@ export class KeyLayout {
     };
   }
 
-  /** A lock: every key below is a holder or a waiter, and everybody waits for everybody before him. */
-  lock(name: string): Queue {
-    const keys = `${this.#root}/lock/${keySegment('name', name)}/`;
+  /**
+   * A lock: every key below is a holder or a waiter, and everybody waits for everybody before him.
+   * @param field - what the caller calls the name.
+   */
+  lock(name: string, field = 'name'): Queue {
+    const keys = `${this.#root}/lock/${keySegment(field, name)}/`;
     return { keys, rivals: prefixSpan(keys), family: keys };
   }
 

@@ -39,17 +39,21 @@ function checkLists(txn: Txn, limit: number): number {
   let bytes = 0;
   for (const compare of txn.compare) {
     checkKey(compare);
-    bytes += sizeOf(compare.key) + (compare.target === 'value' ? sizeOf(compare.to) : 0);
+    bytes += sizeOfSpan(compare) + (compare.target === 'value' ? sizeOf(compare.to) : 0);
   }
   for (const operation of [...txn.success, ...txn.failure]) {
     if (operation.op === 'txn') {
       bytes += checkLists(operation, limit - longest);
     } else {
       checkKey(operation);
-      bytes += sizeOf(operation.key) + (operation.op === 'put' ? sizeOf(operation.value) : 0);
+      bytes += sizeOfSpan(operation) + (operation.op === 'put' ? sizeOf(operation.value) : 0);
     }
   }
   return bytes;
+}
+
+function sizeOfSpan({ key, rangeEnd = '' }: KeySpan): number {
+  return sizeOf(key) + sizeOf(rangeEnd);
 }
 
 function sizeOf(text: string | Uint8Array): number {
