@@ -1,4 +1,4 @@
-import { connect, LockkeeperError, type Logger } from '@lockkeeper/core';
+import { connect, fencedTxn, type Keeper, LockkeeperError, type Logger } from '@lockkeeper/core';
 import { memoryCoordinator, memoryStore, VirtualClock } from '@lockkeeper/core/memory';
 import { describe, expect, it, onTestFinished } from 'vitest';
 
@@ -35,6 +35,62 @@ it('tryAcquire takes no other options than acquire does', async () => {
       code: 'invalid-option',
     });
   }
+});
+
+describe('the limits of a call are checked by', () => {
+  const calls: readonly [string, (keeper: Keeper, options: never) => Promise<unknown>][] = [
+    ['semaphore.available', (keeper, options) => keeper.semaphore('x', { permits: 2 }).available(options)],
+    ['semaphore.resize', (keeper, options) => keeper.semaphore('x', { permits: 2 }).resize(3, options)],
+    ['election.leader', (keeper, options) => keeper.election('x').leader(options)],
+    ['inspect', (keeper, options) => keeper.inspect('x', options)],
+    [
+      'inspect of a semaphore',
+      (keeper, options) => keeper.inspect('x', { kind: 'semaphore', ...(options as object) }),
+    ],
+    ['list', (keeper, options) => keeper.list(options)],
+    [
+      'fencedTxn',
+      async (keeper, options) => {
+        const hold = await keeper.lock('x').acquire();
+        return fencedTxn(hold)
+          .put('k', 'v')
+          .commit(options)
+          .finally(() => hold.release());
+      },
+    ],
+  ];
+  it.each(calls)('%s', async (_, call) => {
+    await using keeper = await connect({ coordinator: memoryCoordinator() });
+    const refusals = [
+      [{ timeoutMs: Number.NaN }, /^timeoutMs is NaN; expected milliseconds/],
+      [{ timeoutMs: -1 }, /^timeoutMs is -1;/],
+      [{ timeoutMs: '5' }, /^timeoutMs is "5";/],
+      [{ signal: {} }, /^signal is \[object Object\]; expected an AbortSignal/],
+      [{ signal: Object.create(null) }, /^signal is a value of type object;/],
+    ] as const;
+    for (const [options, message] of refusals) {
+      const failed = await call(keeper, options as never).catch((error: unknown) => error);
+      expect(failed).toMatchObject({ code: 'invalid-option', message: expect.stringMatching(message) });
+    }
+    await expect(keeper.list({ kinds: ['semaphore'] })).resolves.toEqual([]);
+  });
+
+  it('term.proclaim, which rejects', async () => {
+    await using keeper = await connect({ coordinator: memoryCoordinator() });
+    const term = await keeper.election('x').campaign({ value: 'a' });
+    const proclaimed = term.proclaim('b', { signal: {} as AbortSignal });
+    await expect(proclaimed).rejects.toMatchObject({
+      code: 'invalid-option',
+      message: expect.stringMatching(/^signal is/),
+    });
+    await expect(term.proclaim(5 as never)).rejects.toThrow(/^value is 5/);
+    expect((await keeper.election('x').leader())?.value).toBe('a');
+  });
+});
+
+it('a name in a set is told by its place', async () => {
+  await using keeper = await connect({ coordinator: memoryCoordinator() });
+  expect(() => keeper.locks(['a', 5 as never])).toThrow(/^names\[1\] is 5;/);
 });
 
 it('a logger that throws hides no loss, breaks nothing, and shows as a warning', async () => {

@@ -12,7 +12,7 @@ import {
 import { LockkeeperError } from './errors.ts';
 import type { Acquisition } from './lock/acquisition.ts';
 import type { Hold, SpoilCause } from './lock/hold.ts';
-import { checkMethods, invalidOption } from './validation.ts';
+import { checkCall, checkMethods, invalidOption } from './validation.ts';
 
 /** `applied: false`: a condition of your own did not hold; the lock was still yours, and nothing was written. */
 export type FencedTxnReply =
@@ -93,6 +93,7 @@ export class FencedTxn {
       throw new LockkeeperError('invalid-option', 'commit: this transaction was sent before');
     if (this.#operations.length === 0)
       throw new LockkeeperError('invalid-option', 'commit: the transaction has no operation');
+    const call = checkCall(options);
     const hold = this.#hold;
     const { coordinator, acquisition, spoilt } = hold.fence();
     this.#committed = true;
@@ -102,10 +103,10 @@ export class FencedTxn {
         success: this.#operations,
         failure: [],
       },
-      options,
+      call,
     );
     if (reply.succeeded) return { applied: true, revision: reply.revision, results: reply.results };
-    const why = await whyRefused(coordinator, acquisition, options);
+    const why = await whyRefused(coordinator, acquisition, call);
     if (why === 'condition') return { applied: false };
     throw await spoilt(why);
   }

@@ -1,3 +1,4 @@
+import type { CallOptions } from './coordinator/coordinator.ts';
 import { LockkeeperError } from './errors.ts';
 
 /** A number of milliseconds within bounds. Fractions are fine; NaN, infinities and strings are not. */
@@ -38,7 +39,35 @@ export function optionalSignal(field: string, value: unknown): AbortSignal | und
   throw invalidOption(field, value, 'expected an AbortSignal');
 }
 
+/** How long one call may take, and what ends it; whatever else the options have is left out. */
+export function checkCall(options: unknown): CallOptions {
+  checkObject('options', options);
+  const { timeoutMs, signal } = options as Record<string, unknown>;
+  return {
+    timeoutMs: optionalDuration('timeoutMs', timeoutMs, { min: 0 }),
+    signal: optionalSignal('signal', signal),
+  };
+}
+
 export function invalidOption(field: string, value: unknown, why: string): LockkeeperError {
-  const shown = typeof value === 'string' ? JSON.stringify(value.slice(0, 200)) : String(value);
-  return new LockkeeperError('invalid-option', `${field} is ${shown}; ${why}`);
+  return new LockkeeperError('invalid-option', `${field} is ${shown(value)}; ${why}`);
+}
+
+const MOST_ELEMENTS = 10;
+const MOST_CHARACTERS = 200;
+
+function shown(value: unknown): string {
+  if (typeof value === 'string') return JSON.stringify(value.slice(0, MOST_CHARACTERS));
+  if (!Array.isArray(value)) return asText(value).slice(0, MOST_CHARACTERS);
+  const first = value.slice(0, MOST_ELEMENTS).map((each) => (Array.isArray(each) ? '[…]' : shown(each)));
+  return `[${[...first, ...(value.length > MOST_ELEMENTS ? ['…'] : [])].join(', ')}]`;
+}
+
+function asText(value: unknown): string {
+  try {
+    return String(value);
+  } catch {
+    // It has no `toString`, or one that throws.
+    return `a value of type ${typeof value}`;
+  }
 }

@@ -6,7 +6,7 @@ import type { Queue } from '../lock/key-layout.ts';
 import { Lock } from '../lock/lock.ts';
 import type { LockHost } from '../lock/lock-host.ts';
 import { AbortScope, within } from '../signals.ts';
-import { checkObject, duration, invalidOption, optionalSignal } from '../validation.ts';
+import { checkCall, checkObject, duration, invalidOption, optionalSignal } from '../validation.ts';
 import { type Leader, leaderOf, observeLeader } from './observer.ts';
 import { checkValue, Term } from './term.ts';
 
@@ -128,12 +128,12 @@ export class Election {
 
   /**
    * Who leads now, `undefined`: nobody. A linearizable read; it may have changed by the time it arrives.
-   * @throws {@link LockkeeperError} `unreachable`, `permission-denied`, `closed`; or `signal.reason`.
+   * @throws {@link LockkeeperError} `invalid-option`, `unreachable`, `permission-denied`, `closed`; or `signal.reason`.
    */
   async leader(options: CallOptions = {}): Promise<Leader | undefined> {
     const { kvs } = await this.#host.options.coordinator.range(
       { ...this.#queue.rivals, sort: { by: 'createRevision', order: 'ascend' }, limit: 1 },
-      options,
+      checkCall(options),
     );
     return leaderOf(kvs[0]);
   }

@@ -2,7 +2,7 @@ import type { CallOptions, TxnReply } from '../coordinator/coordinator.ts';
 import { untilReached } from '../lock/back-off.ts';
 import { Hold } from '../lock/hold.ts';
 import { AbortScope } from '../signals.ts';
-import { invalidOption } from '../validation.ts';
+import { checkCall, invalidOption } from '../validation.ts';
 
 /**
  * One term of office: a hold on an election, whose key carries a value that others observe. Its token is the
@@ -16,12 +16,13 @@ export class Term extends Hold {
   /**
    * Rewrites the value that others observe. Calls are carried out one after another; one is repeated until its
    * outcome is known, and takes effect once.
-   * @throws {@link LockkeeperError} `lost` (nothing was written from then on), `released`, `permission-denied`,
+   * @throws {@link LockkeeperError} `invalid-option`, `lost` (nothing was written from then on), `released`, `permission-denied`,
    * `storage-full`, `closed`; or `signal.reason`, after which it may still take effect.
    */
-  proclaim(value: string, options: Pick<CallOptions, 'signal'> = {}): Promise<void> {
+  async proclaim(value: string, options: Pick<CallOptions, 'signal'> = {}): Promise<void> {
     const checked = checkValue(value);
-    const turn = this.#tail.then(() => this.#proclaim(checked, options.signal));
+    const { signal } = checkCall(options);
+    const turn = this.#tail.then(() => this.#proclaim(checked, signal));
     this.#tail = turn.catch(() => undefined);
     return turn;
   }

@@ -5,7 +5,7 @@ import { readContender } from '../lock/acquisition.ts';
 import type { LockKind } from '../lock/key-layout.ts';
 import type { LockHost } from '../lock/lock-host.ts';
 import { AbortScope } from '../signals.ts';
-import { checkObject, invalidOption } from '../validation.ts';
+import { checkCall, invalidOption } from '../validation.ts';
 
 // What the pictures of every kind of lock have in common.
 
@@ -57,10 +57,10 @@ export async function inspecting<T>(
   options: InspectOptions,
   work: (inspecting: Inspecting) => Promise<T>,
 ): Promise<T> {
-  checkObject('options', options);
+  const { signal, timeoutMs } = checkCall(options);
   const limit = checkCount('limit', options.limit ?? 100, 1_000);
-  using scope = new AbortScope().follow(closing).follow(options.signal);
-  return await work({ limit, call: { timeoutMs: options.timeoutMs, signal: scope.signal } });
+  using scope = new AbortScope().follow(closing).follow(signal);
+  return await work({ limit, call: { timeoutMs, signal: scope.signal } });
 }
 
 export function missingLineage(key: string, lineage: string | undefined): string[] {

@@ -10,7 +10,7 @@ import {
 import { LockkeeperError } from '../errors.ts';
 import { type KeyLayout, keySegment, type LockKind } from '../lock/key-layout.ts';
 import { AbortScope } from '../signals.ts';
-import { checkObject, invalidOption } from '../validation.ts';
+import { checkCall, invalidOption } from '../validation.ts';
 import { type Crowd, crowdOf, type ListedLock } from './crowd.ts';
 import { asRange, checkCount, type OperatorHost, textOf } from './inspection.ts';
 import { checkKind, LOCK_KINDS } from './lock-kind.ts';
@@ -32,11 +32,11 @@ export async function listLocks(
   { options: { coordinator }, layout, closing }: OperatorHost,
   options: ListOptions,
 ): Promise<ListedLock[]> {
-  checkObject('options', options);
+  const { signal, timeoutMs } = checkCall(options);
   const kinds = checkKinds(options.kinds ?? LOCK_KINDS);
   const pageSize = checkCount('pageSize', options.pageSize ?? LARGEST_PAGE, LARGEST_PAGE);
-  using scope = new AbortScope().follow(closing).follow(options.signal);
-  const call = { timeoutMs: options.timeoutMs, signal: scope.signal };
+  using scope = new AbortScope().follow(closing).follow(signal);
+  const call = { timeoutMs, signal: scope.signal };
   const crowds: Crowd[] = [];
   for (const kind of kinds) crowds.push(...(await readKind(coordinator, layout, kind, pageSize, call)));
   const listed: ListedLock[] = [];

@@ -7,7 +7,7 @@ import type { Hold } from '../lock/hold.ts';
 import { MOST_PERMITS, slotOf } from '../lock/key-layout.ts';
 import { Lock } from '../lock/lock.ts';
 import type { LockHost } from '../lock/lock-host.ts';
-import { checkObject, invalidOption } from '../validation.ts';
+import { checkCall, checkObject, invalidOption } from '../validation.ts';
 import { admission, type SemaphorePlan } from './admission.ts';
 import { Permit } from './permit.ts';
 
@@ -84,12 +84,12 @@ export class Semaphore {
   /**
    * How many slots are free now; fewer than none while the limit is being lowered. For eyes: it may have changed by
    * the time it arrives.
-   * @throws {@link LockkeeperError} `unreachable`, `permission-denied`, `closed`; or `signal.reason`.
+   * @throws {@link LockkeeperError} `invalid-option`, `unreachable`, `permission-denied`, `closed`; or `signal.reason`.
    */
   async available(options: CallOptions = {}): Promise<number> {
     const { count } = await this.#host.options.coordinator.range(
       { ...this.#plan.keys.slots, keysOnly: true },
-      options,
+      checkCall(options),
     );
     return this.permits - count;
   }
@@ -97,14 +97,15 @@ export class Semaphore {
   /**
    * Changes the number of permits for everybody: those that hold go on, and who asks with the old number is refused
    * from then on.
-   * @throws {@link LockkeeperError} as {@link available}, and `invalid-option`.
+   * @throws {@link LockkeeperError} as {@link available}.
    */
   async resize(permits: number, options: CallOptions = {}): Promise<Semaphore> {
     const value = String(checkPermits(permits));
+    const call = checkCall(options);
     const { limit } = this.#plan.keys;
     await this.#host.options.coordinator.txn(
       { compare: [], success: [{ op: 'put', key: limit, value }], failure: [{ op: 'range', key: limit }] },
-      options,
+      call,
     );
     return new Semaphore(this.name, this.#host, { ...this.#options, permits });
   }
