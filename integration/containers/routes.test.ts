@@ -1,4 +1,5 @@
-// Every route of LOCKKEEPER_SERVERS but `container`, whose tests are in integration/containers.
+// Every route of LOCKKEEPER_SERVERS but `container`, which servers.test.ts goes: here, because whatever is tested beside an
+// engine has unpacked programs of every server at hand, also on machines that have their own.
 import { existsSync, readFileSync } from 'node:fs';
 import { mkdtemp, rm, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
