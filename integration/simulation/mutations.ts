@@ -697,9 +697,8 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/lock.ts',
-        find: '      await coordinator.txn({ compare: [], success, failure: [] }, { signal: scope.signal });\n    return { asked',
-        replace:
-          "      await coordinator.txn({ compare: [], success: [...success, ...this.#target.queues.map(({ keys }) => ({ op: 'delete' as const, key: keys, rangeEnd: keys.slice(0, -1) + '0' }))], failure: [] }, { signal: scope.signal });\n    return { asked",
+        find: "[{ op: 'put', key: requestKey, value: request, lease }]",
+        replace: "[{ op: 'put', key: requestKey, value: request, lease }, { op: 'delete', key }]",
       },
     ],
   },

@@ -1,6 +1,6 @@
-import type { ReleaseRequest } from '@lockkeeper/core';
+import type { ReleaseRequest, Txn } from '@lockkeeper/core';
 import { describe, expect, it } from 'vitest';
-import type { MakeLockWorld } from '../lock-world.ts';
+import type { LockWorld, MakeLockWorld } from '../lock-world.ts';
 import { settled, soon } from '../outcome.ts';
 
 /** Asking a holder to let go: it hears of it, and does as it likes. */
@@ -20,10 +20,7 @@ export function describeReleaseRequests(where: string, newWorld: MakeLockWorld):
       expect(hold.standing).toBe('held');
       await hold.release();
       expect((await soon(world, next)).value?.standing).toBe('held');
-      await world.until('nothing is left of the request', async () => {
-        const requests = { key: `${world.namespace}/requests/`, rangeEnd: `${world.namespace}/requests0` };
-        return (await world.raw.range(requests)).count === 0;
-      });
+      expect(await requestsIn(world)).toBe(0);
     });
 
     it('from before the holder listened are heard too, by every listener, until it is disposed', async () => {
@@ -70,10 +67,57 @@ export function describeReleaseRequests(where: string, newWorld: MakeLockWorld):
       expect(await d.lock('foreign').requestRelease(ask)).toEqual({ asked: 0 });
     });
 
+    it('leave nothing behind once the hold has ended, whether anybody listened or not', async () => {
+      const world = await newWorld();
+      const [a, b] = [await world.keeper(), await world.keeper()];
+      const { read, write } = a.readWriteLock('rw');
+      const ask = { reason: 'please' };
+      for (const lock of [a.lock('x'), a.locks(['x', 'y']), read, write, a.lock('own', { isolated: true })]) {
+        const hold = await lock.acquire();
+        expect(await lock.requestRelease(ask)).toEqual({ asked: 1 });
+        expect(await requestsIn(world)).toBe(1);
+        await hold.release();
+        expect(await requestsIn(world)).toBe(0);
+      }
+      const broken = await a.lock('x').acquire();
+      await b.lock('x').requestRelease(ask);
+      await b.break('x', { token: `${broken.token}`, guards: [] });
+      await world.until('nothing is left of a broken hold', async () => (await requestsIn(world)) === 0);
+      await a.lock('x').acquire();
+      await b.lock('x').requestRelease(ask);
+      await world.raw.revoke(await world.leaseOf('x', 0));
+      expect(await requestsIn(world)).toBe(0);
+    });
+
+    it('that arrive when the hold has ended are not left', async () => {
+      const world = await newWorld();
+      const [a, { keeper: b, connection }] = [await world.keeper(), await world.faulty()];
+      const hold = await a.lock('x').acquire();
+      const heldBack = connection.holdNextBack(isRequest);
+      const asking = settled(b.lock('x').requestRelease({ reason: 'late' }));
+      const send = await heldBack;
+      await hold.release();
+      await a.lock('x').acquire();
+      const { results } = await send();
+      expect(results).toMatchObject([{ op: 'txn', succeeded: false }]);
+      expect(await requestsIn(world)).toBe(0);
+      expect((await soon(world, asking)).error).toMatchObject({ code: 'unreachable', outcome: 'unknown' });
+    });
+
     it('are refused without a reason', async () => {
       const lock = (await (await newWorld()).keeper()).lock('x');
       await expect(lock.requestRelease({ reason: '' })).rejects.toThrow(/reason is ""/);
       await expect(lock.requestRelease({ reason: 'x', deadlineMs: -1 })).rejects.toThrow(/deadlineMs is -1/);
     });
   });
+}
+
+async function requestsIn({ raw, namespace }: LockWorld): Promise<number> {
+  const { count } = await raw.range({ key: `${namespace}/requests/`, rangeEnd: `${namespace}/requests0` });
+  return count;
+}
+
+function isRequest({ success }: Txn): boolean {
+  const puts = success.flatMap((operation) => (operation.op === 'txn' ? operation.success : []));
+  return puts.some((operation) => operation.op === 'put' && operation.key.includes('/requests/'));
 }

@@ -96,6 +96,8 @@ export class Acquisition implements SessionMember {
   /** Every key that is ours while this lasts: those in queues, and what the grant may add. */
   readonly places: Place[];
   readonly cancelledKey: string;
+  /** Where others ask us to let go. */
+  readonly requestKey: string;
   /** Whether the ending takes the marks back: we left them, began, and were released. */
   mayTakeBackMark = false;
   isReleased = false;
@@ -130,6 +132,7 @@ export class Acquisition implements SessionMember {
     });
     this.places = [...this.queues];
     this.cancelledKey = layout.cancelled(this.id);
+    this.requestKey = layout.request(this.id);
     this.lineageKey = layout.lineage;
     this.details = JSON.stringify({
       v: 1,

@@ -79,23 +79,25 @@ async function sendEnding(
 }
 
 function endingTxn(acquisition: Acquisition): Txn {
-  const { places, cancelledKey, session } = acquisition;
+  const { places, cancelledKey, requestKey, session } = acquisition;
   const put: Operation = { op: 'put', key: cancelledKey, value: '', lease: session.lease };
   // Nested, because a full etcd refuses a transaction with a put in it, and with it the deletion.
   const bar: Operation[] =
     acquisition.unanswered > 0 ? [{ op: 'txn', compare: [], success: [put], failure: [] }] : [];
+  // Nobody will read it any more, and whoever asks later finds that our key is gone.
+  const forget: Operation = { op: 'delete', key: requestKey };
   const { isReleased, mayTakeBackMark } = acquisition;
   const marks = isReleased && mayTakeBackMark ? takeBackMarks(acquisition) : [];
   const [only, ...more] = places.map((place) => removal(acquisition, place));
   if (only !== undefined && more.length === 0) {
     return {
       compare: only.compare,
-      success: [...only.success, ...bar, ...marks],
-      failure: [...only.failure, ...bar],
+      success: [...only.success, ...bar, ...marks, forget],
+      failure: [...only.failure, ...bar, forget],
     };
   }
   const each = places.map((place): Operation => ({ op: 'txn', ...removal(acquisition, place) }));
-  return { compare: [], success: [...each, ...bar, ...marks], failure: [] };
+  return { compare: [], success: [...each, forget, ...bar, ...marks], failure: [] };
 }
 
 /** Deletes one key of ours if it is intact, and else tells what is in its place, where nobody else may be. */

@@ -180,11 +180,11 @@ export class Hold implements AsyncDisposable {
    */
   onReleaseRequested(listener: (request: ReleaseRequest) => void): Disposable {
     if (typeof listener !== 'function') throw invalidOption('listener', listener, 'expected a function');
-    const { options, layout } = this.#host;
+    const { options } = this.#host;
     this.#requests ??= new RequestWatch(
       options.coordinator,
       options.logger,
-      layout.request(this.#acquisition.id),
+      this.#acquisition.requestKey,
       this.#revision,
     );
     // One that is over hears nothing.
@@ -308,7 +308,6 @@ export class Hold implements AsyncDisposable {
     const sealed = await this.#seal();
     await this.#outlastMinimum();
     this.#acquisition.isReleased = true;
-    if (this.#requests?.wasUsed === true) this.#host.inBackground(this.#forgetRequests());
     const ending = await within(this.#host.options.clock, RELEASE_TIMEOUT_MS, this.#end());
     // Nobody confirmed it, and the key ends with its lease at the latest. The hold was not lost before.
     if (ending === undefined || ending === 'session-lost') return { outcome: 'unknown', sealed };
@@ -386,17 +385,6 @@ export class Hold implements AsyncDisposable {
     await within(this.#host.options.clock, CAUSE_TIMEOUT_MS, session.renewNow());
     this.#lose(cause);
     if (!session.isLost()) void this.#end();
-  }
-
-  /** What nobody will read any more need not wait for the end of a lease. */
-  async #forgetRequests(): Promise<void> {
-    const { coordinator, logger } = this.#host.options;
-    const key = this.#host.layout.request(this.#acquisition.id);
-    try {
-      await coordinator.txn({ compare: [], success: [{ op: 'delete', key }], failure: [] });
-    } catch (error) {
-      logger.debug({ key, err: error }, 'a release request is left to its lease');
-    }
   }
 
   #unwatch(): void {

@@ -117,7 +117,7 @@ export class Lock<H extends Hold = Hold> {
 
   /**
    * Asks whoever holds the lock to let go. It reaches the holder as an event on its hold, if it listens
-   * (`hold.onReleaseRequested`), and it may ignore it: nothing is taken away. The request ends with this keeper's lease.
+   * (`hold.onReleaseRequested`), and it may ignore it: nothing is taken away. The request ends with the hold.
    *
    * Handing the lock to a chosen waiter is not offered: it would break the order that everybody else waits in.
    *
@@ -129,14 +129,14 @@ export class Lock<H extends Hold = Hold> {
     const request = resolveRequest(options, this.#host.options.identity);
     const { coordinator } = this.#host.options;
     using scope = new AbortScope().follow(this.#host.closing);
-    const { lease } = await this.#host.session(scope);
-    const holders = await findHolders(coordinator, this.#target.queues, { signal: scope.signal });
-    const success = holders.map(({ acquisition }): Operation => {
-      return { op: 'put', key: this.#host.layout.request(acquisition), value: formatRequest(request), lease };
-    });
-    if (success.length > 0)
-      await coordinator.txn({ compare: [], success, failure: [] }, { signal: scope.signal });
-    return { asked: success.length };
+    const { signal } = scope;
+    const holders = await findHolders(coordinator, this.#target.queues, { signal });
+    if (holders.length === 0) return { asked: 0 };
+    const success = holders.map(({ acquisition, kv }) =>
+      ask(kv, this.#host.layout.request(acquisition), formatRequest(request)),
+    );
+    const { results } = await coordinator.txn({ compare: [], success, failure: [] }, { signal });
+    return { asked: results.filter((result) => result.op === 'txn' && result.succeeded).length };
   }
 
   #resolve(options: AcquireOptions): Attempt {
@@ -280,6 +280,22 @@ export class Lock<H extends Hold = Hold> {
     this.#host.inBackground(ending);
     await ending;
   }
+}
+
+/**
+ * Leaves a request with a holder that still stands, on its lease: either its ending finds the request, or the end of the
+ * lease takes it along.
+ */
+function ask({ key, createRevision, lease }: KeyValue, requestKey: string, request: string): Operation {
+  return {
+    op: 'txn',
+    compare: [
+      { key, target: 'createRevision', is: '=', to: createRevision },
+      { key, target: 'lease', is: '=', to: lease },
+    ],
+    success: [{ op: 'put', key: requestKey, value: request, lease }],
+    failure: [],
+  };
 }
 
 /** Whether there is nothing to wait for between the grant and the caller's seeing it. */

@@ -61,15 +61,21 @@ export function countHolders(modes: readonly (Mode | undefined)[]): number {
 /** Of a queue that begins with readers, how many of them are looked at. */
 const MOST_READERS = 100;
 
+/** A holder that a keeper put, and its key in one of the queues. */
+export interface Holder {
+  readonly acquisition: string;
+  readonly kv: KeyValue;
+}
+
 /**
  * The acquisitions that hold, in any of the queues, at one revision. Other programs' holders are left out: they have no
- * acquisition.
+ * acquisition; and so are keys without a lease, which nobody keeps any more.
  */
 export async function findHolders(
   coordinator: Coordinator,
   queues: readonly Queue[],
   call: CallOptions,
-): Promise<readonly { readonly acquisition: string }[]> {
+): Promise<readonly Holder[]> {
   const success = queues.map((queue): Operation => {
     const limit = queue.writers === undefined ? 1 : MOST_READERS;
     return { op: 'range', ...spanOf(queue), sort: { by: 'createRevision', order: 'ascend' }, limit };
@@ -80,6 +86,8 @@ export async function findHolders(
     const kvs = result?.op === 'range' ? result.kvs : [];
     return kvs.slice(0, countHolders(kvs.map((kv) => modeOf(queue, kv))));
   });
-  const acquisitions = new Set(holders.flatMap((kv) => readContender(kv).acquisition ?? []));
-  return [...acquisitions].map((acquisition) => ({ acquisition }));
+  const byAcquisition = new Map(holders.map((kv) => [readContender(kv).acquisition, kv]));
+  return [...byAcquisition].flatMap(([acquisition, kv]) =>
+    acquisition === undefined || kv.lease === 0n ? [] : { acquisition, kv },
+  );
 }

@@ -51,11 +51,6 @@ export class RequestWatch {
     this.#heard = since;
   }
 
-  /** Whether a request may have been left in etcd for us. */
-  get wasUsed(): boolean {
-    return this.#watch !== undefined;
-  }
-
   listen(listener: (request: ReleaseRequest) => void): Disposable {
     const own = (request: ReleaseRequest) => listener(request);
     this.#listeners.add(own);

@@ -44,6 +44,8 @@ function describeOne(txn: Txn, trace: () => Trace | undefined): Described {
     const outcome = (reply: unknown) => (isAllDone(reply) ? `deleted, ${revisionOf(reply)}` : 'not there');
     return { verb: cancels ? 'end (and cancel)' : 'end', detail: () => key(ending), outcome };
   }
+  // Nested alone, for a comparison that refuses nothing else.
+  if (first?.op === 'txn' && txn.compare.length === 0) return describeOne(first, trace);
   if (first?.op === 'txn') {
     const detail = () =>
       txn.success.flatMap((each) => (each.op === 'txn' ? putsOf(each).map(key) : [])).join(', ');
