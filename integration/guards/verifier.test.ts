@@ -5,7 +5,13 @@ import { memoryCoordinator, memoryStore } from '@lockkeeper/core/memory';
 import { FencingToken, type Guard, type GuardAdmin, type GuardError } from '@lockkeeper/fencing';
 import { verifiedGuard } from '@lockkeeper/resource-guard/http';
 import { memoryGuard } from '@lockkeeper/resource-guard/memory';
-import { availableEtcdVersions, type EtcdServer, FaultyCoordinator, startEtcd } from '@lockkeeper/testkit';
+import {
+  availableEtcdVersions,
+  type EtcdServer,
+  FaultyCoordinator,
+  startEtcd,
+  waitUntilQueued,
+} from '@lockkeeper/testkit';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 
 /** Another client of the same etcd. */
@@ -189,18 +195,7 @@ function describeVerifier(world: () => NewClient): void {
 
   /** The token that the second in the queue will have. */
   async function queuedToken(): Promise<FencingToken> {
-    const prefix = `${encodeURIComponent(namespace)}/lock/invoices/`;
-    const span = { key: prefix, rangeEnd: `${prefix.slice(0, -1)}0` };
-    for (;;) {
-      const { kvs } = await asked.range({ ...span, sort: { by: 'createRevision', order: 'ascend' } });
-      const [, queued] = kvs;
-      if (queued === undefined) continue;
-      const { acquisition } = JSON.parse(new TextDecoder().decode(queued.value));
-      return new FencingToken({
-        lineage: await keeper.lineage(),
-        revision: queued.createRevision,
-        acquisition,
-      });
-    }
+    const { waiters } = await waitUntilQueued(keeper, 'invoices', 1);
+    return waiters[0]?.token ?? expect.unreachable();
   }
 }
