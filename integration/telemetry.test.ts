@@ -146,7 +146,8 @@ describe('events', () => {
     await clock.advance(0);
     const next = await waiting;
     expect(listener.last('lockkeeper:lock:granted')).toMatchObject({ waitedMs: 2_000 });
-    expect(listener.names('session:renewed')).toEqual(['lock:released', 'lock:granted']);
+    // Two keepers: the next one may see the key go before the other has the reply to its release.
+    expect(listener.names('session:renewed').sort()).toEqual(['lock:granted', 'lock:released']);
 
     const late = failure(holder.lock('x').acquire({ waitTimeoutMs: 1_000 }));
     await clock.advance(1_000);

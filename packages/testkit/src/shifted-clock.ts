@@ -1,5 +1,5 @@
-import { chmodSync, renameSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { chmodSync, copyFileSync, renameSync, writeFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
 import { TestkitError } from './errors.ts';
 import { findLibfaketime } from './find-tools.ts';
 import { TemporaryFolder } from './owned-server.ts';
@@ -50,7 +50,7 @@ export function shiftedClock({ offsetMs = 0 }: ShiftedClockOptions = {}): Shifte
   set(offsetMs);
   return {
     env: {
-      LD_PRELOAD: [library, process.env['LD_PRELOAD']].filter(Boolean).join(':'),
+      LD_PRELOAD: [loadable(library, folder.path), process.env['LD_PRELOAD']].filter(Boolean).join(':'),
       FAKETIME_TIMESTAMP_FILE: file,
       FAKETIME_NO_CACHE: '1',
       FAKETIME_DONT_FAKE_MONOTONIC: '1',
@@ -62,6 +62,18 @@ export function shiftedClock({ offsetMs = 0 }: ShiftedClockOptions = {}): Shifte
     shift: set,
     [Symbol.asyncDispose]: () => folder.remove(),
   };
+}
+
+/** LD_PRELOAD is a list whose items end at a space or a colon, so a library in such a folder is copied out of it. */
+function loadable(library: string, folder: string): string {
+  if (!/[ :]/.test(library)) return library;
+  if (/[ :]/.test(folder)) {
+    const why = 'neither it nor the library may have a space or a colon in its path';
+    throw new TestkitError('invalid-option', `shiftedClock: the temporary folder is ${folder}; ${why}`);
+  }
+  const copy = join(folder, basename(library));
+  copyFileSync(library, copy);
+  return copy;
 }
 
 function checkOffset(offsetMs: number): void {
