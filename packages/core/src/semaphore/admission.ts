@@ -5,6 +5,7 @@ import type {
   KeyValue,
   Operation,
   OperationResult,
+  TxnReply,
   WatchEvent,
 } from '../coordinator/coordinator.ts';
 import { LockkeeperError } from '../errors.ts';
@@ -50,7 +51,7 @@ export function admission(plan: SemaphorePlan): Admit {
         return { holder: picture.first };
       } else {
         onWait();
-        await somebodyLeft(coordinator, plan, picture, wake, signal);
+        await somebodyLeft(coordinator, plan, acquisition, picture, wake, signal);
       }
     }
   };
@@ -134,24 +135,27 @@ async function takeSlot(
   let copies = 0;
   const reply = await untilReached(coordinator.clock, signal, () => {
     copies += 1;
-    return coordinator.txn(
-      {
-        compare: [
-          ...acquisition.standsAt(queued),
-          { key, target: 'createRevision', is: '=', to: 0n },
-          { key: bar, target: 'createRevision', is: '=', to: 0n },
-          stored === undefined
-            ? { key: limit, target: 'createRevision', is: '=', to: 0n }
-            : { key: limit, target: 'value', is: '=', to: stored },
-          acquisition.lineageCompare,
-        ],
-        success: [
-          { op: 'put', key, value: acquisition.details, lease: acquisition.session.lease },
-          ...(stored === undefined ? [{ op: 'put' as const, key: limit, value: String(permits) }] : []),
-        ],
-        failure: [{ op: 'range', key }],
-      },
-      call,
+    return onLease(
+      acquisition,
+      coordinator.txn(
+        {
+          compare: [
+            ...acquisition.standsAt(queued),
+            { key, target: 'createRevision', is: '=', to: 0n },
+            { key: bar, target: 'createRevision', is: '=', to: 0n },
+            stored === undefined
+              ? { key: limit, target: 'createRevision', is: '=', to: 0n }
+              : { key: limit, target: 'value', is: '=', to: stored },
+            acquisition.lineageCompare,
+          ],
+          success: [
+            { op: 'put', key, value: acquisition.details, lease: acquisition.session.lease },
+            ...(stored === undefined ? [{ op: 'put' as const, key: limit, value: String(permits) }] : []),
+          ],
+          failure: [{ op: 'range', key }],
+        },
+        call,
+      ),
     );
   });
   const isOurs = (kv: KeyValue) => readContender(kv).acquisition === acquisition.id;
@@ -162,6 +166,17 @@ async function takeSlot(
   slot.revision ??= ours?.modRevision;
   if (slot.revision === undefined) acquisition.places.splice(acquisition.places.indexOf(slot), 1);
   return slot.revision;
+}
+
+/** A lease that is gone is the end of the session, and of the wait: also where the refusal is of a whole batch. */
+async function onLease(acquisition: Acquisition, grant: Promise<TxnReply>): Promise<TxnReply> {
+  try {
+    return await grant;
+  } catch (error) {
+    if (!(error instanceof LockkeeperError) || error.code !== 'lease-not-found') throw error;
+    acquisition.session.end('revoked');
+    throw acquisition.lostWhileWaiting(acquisition.session.lossCause ?? 'revoked');
+  }
 }
 
 /**
@@ -195,17 +210,24 @@ async function barSlot(
 async function somebodyLeft(
   coordinator: Coordinator,
   { keys, permits }: SemaphorePlan,
+  acquisition: Acquisition,
   { before, revision }: Picture,
   wake: WakeUp,
   signal: AbortSignal,
 ): Promise<void> {
   let missing = Math.max(1, before - permits + 1);
   const isGone = (event: WatchEvent) => event.type === 'delete';
+  const [place] = acquisition.queues;
+  // Ours was put before: this one is by another hand, and costs us the place.
+  const isOverwritten = (event: WatchEvent) => event.type === 'put' && event.kv.key === place?.key;
   const watchSpan = (span: Required<KeySpan>, onGone: (count: number) => void) =>
     coordinator.watch(
       { ...span, startRevision: revision + 1n },
       {
-        onEvents: (events) => onGone(events.filter(isGone).length),
+        onEvents: (events) => {
+          if (events.some(isOverwritten)) wake.ring();
+          onGone(events.filter(isGone).length);
+        },
         onEnd: () => wake.ring(),
       },
     );
