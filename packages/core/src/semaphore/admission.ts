@@ -185,22 +185,26 @@ async function onLease(acquisition: Acquisition, grant: Promise<TxnReply>): Prom
  */
 async function barSlot(
   coordinator: Coordinator,
-  { session }: Acquisition,
+  acquisition: Acquisition,
   { key, bar }: Try,
   call: CallOptions & { readonly signal: AbortSignal },
 ): Promise<readonly KeyValue[]> {
+  const { session } = acquisition;
   session.leaveBehind();
   const { results } = await untilReached(coordinator.clock, call.signal, () =>
-    coordinator.txn(
-      {
-        compare: [],
-        success: [
-          { op: 'put', key: bar, value: '', lease: session.lease },
-          { op: 'range', key },
-        ],
-        failure: [],
-      },
-      call,
+    onLease(
+      acquisition,
+      coordinator.txn(
+        {
+          compare: [],
+          success: [
+            { op: 'put', key: bar, value: '', lease: session.lease },
+            { op: 'range', key },
+          ],
+          failure: [],
+        },
+        call,
+      ),
     ),
   );
   return kvsOf(results[1]);
