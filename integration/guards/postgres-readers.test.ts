@@ -127,14 +127,17 @@ it("a reader's claim waits for no reader's run; its seal waits for its own, and 
       await bank.blockedBy(rows[0]?.pid as number);
       await newer.query(APPEND, ['newer ', account]);
     });
-    const { rows } = await older.query<{ pid: number }>('SELECT pg_backend_pid() AS pid');
+    const waiting = (count: number) =>
+      bank.until(
+        "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted HAVING count(*) >= $1",
+        [count],
+      );
+    await waiting(1);
     claim = others.claim(token(5n));
-    await bank.blockedBy(rows[0]?.pid as number);
+    await waiting(2);
     // Nor is it overtaken by a reader: seal, claim and that one wait now.
     behind = others.claim(reader(6n));
-    const waiting =
-      "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted HAVING count(*) >= $1";
-    await bank.until(waiting, [3]);
+    await waiting(3);
     await older.query(APPEND, ['older', account]);
   });
   await Promise.all([seal, claim, behind]);

@@ -66,14 +66,16 @@ it('forgets a claim that had not reached the replica: the documented limit', asy
 
 it('forgets no claim and no write that WAIT acknowledged; the others were unknown', async () => {
   const resource = newName();
-  const wait = { replicas: 1, timeoutMs: 200 };
-  const guard = await claimedByOld(resource, { wait });
+  const guard = await claimedByOld(resource, { wait: { replicas: 1, timeoutMs: 10_000 } });
   const text = guard.key('text');
   await guard.run(OLD, (tx) => tx.set(text, 'acknowledged'));
   link.blackhole('reply');
+  const wait = { replicas: 1, timeoutMs: 200 };
+  const [one, another] = [primary.ioredis(), primary.ioredis()].map((client) =>
+    redisGuard(client, { resource, wait }),
+  ) as [RedisGuard, RedisGuard];
   // Repeated on another connection it is no better.
-  const again = redisGuard(primary.ioredis(), { resource, wait });
-  for (const call of [() => guard.claim(NEW), () => again.claim(NEW), () => again.seal(NEW)]) {
+  for (const call of [() => one.claim(NEW), () => another.claim(NEW), () => another.seal(NEW)]) {
     await expect(call()).rejects.toMatchObject({
       code: 'unknown',
       message: /applied by the primary, but 0 of 1 replicas acknowledged it within wait.timeoutMs 200/,
@@ -89,7 +91,7 @@ it('a run is unknown where too few replicas acknowledged, and applied at the pri
   const resource = newName();
   const client = await primary.nodeRedis();
   await claimedByOld(resource);
-  const guard = redisGuard(client, { resource, wait: { replicas: 2, timeoutMs: 50 } });
+  const guard = redisGuard(client, { resource, wait: { replicas: 2, timeoutMs: 1_000 } });
   const text = guard.key('text');
   await expect(guard.run(OLD, (tx) => tx.set(text, 'x'))).rejects.toMatchObject({
     code: 'unknown',
