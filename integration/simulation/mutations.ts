@@ -131,8 +131,8 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/ending.ts',
-        find: 'if (found !== undefined) await removeKey(coordinator, found, call);',
-        replace: 'if (found === undefined) await removeKey(coordinator, found as never, call);',
+        find: 'for (const found of left) await removeKey(',
+        replace: 'for (const found of left.slice(9)) await removeKey(',
       },
     ],
   },

@@ -1,4 +1,5 @@
 import { memoryGuard } from '@lockkeeper/resource-guard/memory';
+import { isEnding } from '@lockkeeper/testkit';
 import { describe, expect, it } from 'vitest';
 import type { MakeLockWorld } from '../lock-world.ts';
 import { settled, soon } from '../outcome.ts';
@@ -165,6 +166,21 @@ export function describeLifetimes(where: string, newWorld: MakeLockWorld): void 
       expect(await Promise.race([next, Promise.resolve('waits')])).toBe('waits');
       expect((await soon(world, next)).value?.standing).toBe('held');
       expect(vanishing.standing).toBe('lost');
+    });
+
+    it('lockDelayMs: whoever releases takes its mark back, also where its key turns out to be gone', async () => {
+      const world = await newWorld();
+      const { keeper, connection } = await world.faulty();
+      const hold = await keeper.lock('x').acquire({ lockDelayMs: 1_500 });
+      const key = `${world.namespace}/lock/x/${(await world.queue('x'))[0]}`;
+      const heldBack = connection.holdNextBack(isEnding);
+      const releasing = soon(world, hold.release());
+      await heldBack;
+      await world.raw.txn({ compare: [], success: [{ op: 'delete', key }], failure: [] });
+      // Its first copy may have been what deleted the key.
+      expect(await releasing).toMatchObject({ outcome: 'released' });
+      const marks = { key: `${world.namespace}/delay/`, rangeEnd: `${world.namespace}/delay0` };
+      expect((await world.raw.range(marks)).kvs).toEqual([]);
     });
 
     it('maxHoldMs counts from the end of the delay, so that one that is shorter is no hindrance', async () => {

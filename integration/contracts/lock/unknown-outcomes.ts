@@ -149,5 +149,22 @@ export function describeUnknownOutcomes(where: string, newWorld: MakeLockWorld):
       await world.raw.txn({ compare: [], success: [{ op: 'delete', key }], failure: [] });
       expect(await hold.release()).toEqual({ outcome: 'already-lost', sealed: undefined });
     });
+
+    it('so does a release that finds its key written over, whatever became of its first copy', async () => {
+      const world = await newWorld();
+      const { keeper, connection } = await world.faulty();
+      const hold = await keeper.lock('x').acquire();
+      const key = `${world.namespace}/lock/x/${(await world.queue('x'))[0]}`;
+      const heldBack = connection.holdNextBack(isEnding);
+      const releasing = soon(world, hold.release());
+      await heldBack;
+      await world.raw.txn({ compare: [], success: [{ op: 'put', key, value: 'mine!' }], failure: [] });
+      // The reply to what deletes it is lost as well: the third ending finds nothing.
+      connection.loseNextReply(
+        (txn) => isEnding(txn) && txn.compare.some(({ target }) => target === 'value'),
+      );
+      expect(await releasing).toEqual({ outcome: 'already-lost', sealed: undefined });
+      expect(await world.queueLength('x')).toBe(0);
+    });
   });
 }

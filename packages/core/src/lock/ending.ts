@@ -34,17 +34,18 @@ export async function endAcquisition(
   const backOff = new BackOff(coordinator.clock);
   const { session, scope } = acquisition;
   let sent = 0;
+  let spoilt = false;
   try {
     for (;;) {
       if (session.isLost()) return 'session-lost';
       try {
         sent += 1;
-        const intact = await sendEnding(coordinator, acquisition, {
-          signal: scope.signal,
-          timeoutMs: session.attemptTimeoutMs,
-        });
-        // An earlier copy whose reply was lost may be what deleted it; nothing speaks for a loss before.
-        return intact || (sent > 1 && isKnown(acquisition)) ? 'deleted' : 'absent';
+        const call = { signal: scope.signal, timeoutMs: session.attemptTimeoutMs };
+        const { intact, left } = await sendEnding(coordinator, acquisition, call);
+        spoilt ||= left.length > 0;
+        for (const found of left) await removeKey(coordinator, found, call);
+        // An earlier copy whose reply was lost may be what deleted it, unless something speaks for a loss before.
+        return intact || (sent > 1 && !spoilt && isKnown(acquisition)) ? 'deleted' : 'absent';
       } catch (error) {
         if (error instanceof LockkeeperError && error.code === 'lease-not-found') session.end('revoked');
         if (session.isLost()) return 'session-lost';
@@ -60,22 +61,20 @@ export async function endAcquisition(
   }
 }
 
-/** @returns whether our keys were there, intact. Either way they are gone when this resolves. */
+/** @returns whether our keys were there, intact, and gone now; and what is left in the place of those that were not. */
 async function sendEnding(
   coordinator: Coordinator,
   acquisition: Acquisition,
   call: CallOptions,
-): Promise<boolean> {
+): Promise<{ readonly intact: boolean; readonly left: readonly KeyValue[] }> {
   const reply = await coordinator.txn(endingTxn(acquisition), call);
   if (acquisition.unanswered > 0) acquisition.session.leaveBehind();
   const { length } = acquisition.places;
   const removals = length === 1 ? [reply] : reply.results.slice(0, length).filter(isTxn);
-  for (const { results } of removals) {
-    const [range] = results;
-    const found = range?.op === 'range' ? range.kvs[0] : undefined;
-    if (found !== undefined) await removeKey(coordinator, found, call);
-  }
-  return removals.every(({ succeeded }) => succeeded);
+  return {
+    intact: removals.every(({ succeeded }) => succeeded),
+    left: removals.flatMap(({ results: [found] }) => (found?.op === 'range' ? found.kvs : [])),
+  };
 }
 
 function endingTxn(acquisition: Acquisition): Txn {
@@ -93,7 +92,7 @@ function endingTxn(acquisition: Acquisition): Txn {
     return {
       compare: only.compare,
       success: [...only.success, ...bar, ...marks, forget],
-      failure: [...only.failure, ...bar, forget],
+      failure: [...only.failure, ...bar, ...marks, forget],
     };
   }
   const each = places.map((place): Operation => ({ op: 'txn', ...removal(acquisition, place) }));

@@ -103,10 +103,20 @@ export class HoldRules {
     if (outcome === 'released' && this.#observer.isLeft(held)) {
       this.#report('false-release', `${told}: told released, but a key of it is left in etcd`);
     }
+    if (outcome === 'released' && this.#mustKnowOfOverwriting(held)) {
+      this.#report('false-release', `${told}: told released, but a key of it had been written over`);
+    }
     const { minHoldMs } = held.attempt.visit;
     if (outcome === 'released' && heldAtMostMs(held) < minHoldMs - 2 && !held.attempt.seat.closing) {
       this.#report('released-early', `${told}: released before its minHoldMs ${minHoldMs} had passed`);
     }
+  }
+
+  /** Its ending found the key so: unless others may be in that place, or somebody was quicker to remove it. */
+  #mustKnowOfOverwriting(held: Held): boolean {
+    const isInSlot = held.attempt.visit.target.kind === 'semaphore';
+    const wasRemoved = this.#observer.removalOf(held) === 'outside';
+    return !isInSlot && !wasRemoved && this.#observer.tamperingWith(held)?.how === 'overwritten';
   }
 
   onRemoved(contender: Contender, actor: string): void {
