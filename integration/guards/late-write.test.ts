@@ -23,7 +23,8 @@ const A = new FencingToken({ lineage: 'main', revision: 7n, acquisition: 'A' });
 const B = new FencingToken({ lineage: 'main', revision: 9n, acquisition: 'B' });
 
 interface Store {
-  add(token: FencingToken, entry: string, pause?: Promise<void>): Promise<void>;
+  /** Waits for what `pause` gives, between its check and its write. */
+  add(token: FencingToken, entry: string, pause?: () => Promise<void>): Promise<void>;
   claim(token: FencingToken): Promise<void>;
   value(): Promise<string>;
 }
@@ -35,7 +36,7 @@ function memoryStore(): Store {
     claim: (token) => guard.claim(token),
     add: (token, entry, pause) =>
       guard.run(token, async () => {
-        await pause;
+        await pause?.();
         value += entry;
       }),
     value: async () => value,
@@ -44,18 +45,31 @@ function memoryStore(): Store {
 
 async function postgresStore(): Promise<Store> {
   const resource = await bank.newAccount();
-  const guard = postgresGuard(bank.newPool(), { resource, idleInTransactionTimeoutMs: 300 });
+  const guard = postgresGuard(bank.newPool(), { resource, idleInTransactionTimeoutMs: 2_000 });
   const { read, write } = accountAccess(resource);
   return {
     claim: (token) => guard.claim(token),
     add: (token, entry, pause) =>
       guard.run(token, async (tx) => {
         const before = await read(tx);
-        await pause;
+        await pause?.();
         await write(tx, before + entry);
       }),
     value: () => bank.peek(resource),
   };
+}
+
+/** A point that an owner reaches inside its write, and stays at until it may go on. */
+function pausable() {
+  let arrive = () => {};
+  let goOn = () => {};
+  const reached = new Promise<void>((resolve) => (arrive = resolve));
+  const gate = new Promise<void>((resolve) => (goOn = resolve));
+  const here = () => {
+    arrive();
+    return gate;
+  };
+  return { here, reached, goOn };
 }
 
 describe.each([
@@ -91,10 +105,11 @@ describe.each([
   it('is waited for when it pauses briefly inside its write, and nothing is lost', async () => {
     const store = await open();
     await store.claim(A);
-    let resume: () => void = () => {};
-    const slow = store.add(A, 'a1 ', new Promise((resolve) => (resume = resolve)));
+    const pause = pausable();
+    const slow = store.add(A, 'a1 ', pause.here);
+    await pause.reached;
     const takeover = store.claim(B).then(() => store.add(B, 'b1 '));
-    setImmediate(resume);
+    setImmediate(pause.goOn);
     await Promise.all([slow, takeover]);
     expect(await store.value()).toBe('a1 b1 ');
   });
@@ -103,12 +118,13 @@ describe.each([
 it('PostgreSQL ends an owner that is frozen inside its write, so that the new owner can go on', async () => {
   const store = await postgresStore();
   await store.claim(A);
-  let wake: () => void = () => {};
-  const frozen = store.add(A, 'a1 ', new Promise((resolve) => (wake = resolve)));
+  const pause = pausable();
+  const frozen = store.add(A, 'a1 ', pause.here);
+  await pause.reached;
   const ending = expect(frozen).rejects.toMatchObject({ code: 'unavailable', outcome: 'failed' });
   await store.claim(B);
   await store.add(B, 'b1 ');
-  wake();
+  pause.goOn();
   await ending;
   await expect(store.add(A, 'a2 ')).rejects.toMatchObject({ code: 'stale-token' });
   expect(await store.value()).toBe('b1 ');

@@ -284,10 +284,10 @@ describe('limits', () => {
     async (dialect) => {
       const guard = mysqlGuard(bank.newPool(), {
         resource: account,
-        idleInTransactionTimeoutMs: 100,
+        idleInTransactionTimeoutMs: 2_000,
         dialect,
       });
-      await guard.claim(OLD);
+      await direct.claim(OLD);
       let wake: () => void = () => {};
       let late: Promise<unknown> | undefined;
       let wrote: () => void = () => {};

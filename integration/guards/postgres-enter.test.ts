@@ -31,7 +31,7 @@ let tx: pg.PoolClient;
 
 beforeEach(async () => {
   resource = await bank.newAccount();
-  guard = postgresGuard(bank.pool, { resource, idleInTransactionTimeoutMs: 2_000 });
+  guard = postgresGuard(bank.pool, { resource, idleInTransactionTimeoutMs: 20_000 });
   tx = await bank.pool.connect();
 });
 afterEach(async () => {
@@ -162,7 +162,7 @@ describe.each(['READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE'])(
     });
 
     it('a caller that freezes after entering is ended, and its write fails', async () => {
-      const hasty = postgresGuard(bank.pool, { resource, idleInTransactionTimeoutMs: 200 });
+      const hasty = postgresGuard(bank.pool, { resource, idleInTransactionTimeoutMs: 2_000 });
       await guard.claim(OLD);
       const frozen = bank.newClient();
       await frozen.connect();
@@ -192,7 +192,7 @@ describe('entering', () => {
       (await tx.query("SELECT current_setting('idle_in_transaction_session_timeout') AS idle")).rows;
     await tx.query('BEGIN');
     await guard.enter(tx, OLD);
-    expect(await idle()).toEqual([{ idle: '2s' }]);
+    expect(await idle()).toEqual([{ idle: '20s' }]);
     await tx.query("ROLLBACK; BEGIN; SET LOCAL idle_in_transaction_session_timeout = '9s'");
     await guard.enter(tx, OLD);
     expect(await idle()).toEqual([{ idle: '9s' }]);

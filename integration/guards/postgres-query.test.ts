@@ -333,7 +333,7 @@ describe('the three outcomes of a query', () => {
 
   it('are timeout after statementTimeoutMs, behind a claim and at a row', async () => {
     const hasty = postgresGuard(bank.newPool(), { resource: account, statementTimeoutMs: 100 });
-    await hasty.claim(OLD);
+    await guard.claim(OLD);
     const held = await bank.holdWrites(account);
     await expect(write(hasty, OLD, 'x')).rejects.toMatchObject({ code: 'timeout', outcome: 'failed' });
     await held.letGo();

@@ -128,10 +128,9 @@ it("a reader's claim waits for no reader's run; its seal waits for its own, and 
       await newer.query(APPEND, ['newer ', account]);
     });
     const waiting = (count: number) =>
-      bank.until(
-        "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted HAVING count(*) >= $1",
-        [count],
-      );
+      bank.until("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted HAVING count(*) >= $1", [
+        count,
+      ]);
     await waiting(1);
     claim = others.claim(token(5n));
     await waiting(2);
@@ -149,7 +148,7 @@ it("a reader's claim waits for no reader's run; its seal waits for its own, and 
 it('many readers that write while others claim lose nothing, and all stop at a writer', async () => {
   await guard.claim(token(1n));
   const accepted: string[] = [];
-  let begun = 0;
+  const atWork = new Set<bigint>();
   const reads = async (revision: bigint) => {
     const own = postgresGuard(bank.newPool({ max: 2 }), { resource: account });
     for (let count = 0; ; count++) {
@@ -167,15 +166,19 @@ it('many readers that write while others claim lose nothing, and all stop at a w
         return count;
       }
       accepted.push(entry);
-      if (count === 5) begun += 1;
+      if (count >= 5) atWork.add(revision);
       // The writer comes when everybody is at work.
-      if (begun === 6) writing ??= guard.claim(token(100n));
+      if (atWork.size === 6) writing ??= guard.claim(token(100n));
     }
   };
   let writing: Promise<void> | undefined;
   const claims = async () => {
     for (let revision = 20n; writing === undefined && revision < 90n; revision++)
-      await guard.claim(reader(revision));
+      await guard.claim(reader(revision)).catch((error: unknown) => {
+        // The writer came while this claim was on its way.
+        expect(writing).toBeDefined();
+        expect(error).toMatchObject(STALE);
+      });
   };
   const claiming = claims();
   const counts = await Promise.all([10n, 13n, 11n, 15n, 12n, 14n].map(reads));

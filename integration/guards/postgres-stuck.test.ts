@@ -24,6 +24,8 @@ const token = (revision: bigint) =>
   new FencingToken({ lineage: 'main', revision, acquisition: `a${revision}` });
 const OLD = token(1n);
 const NEW = token(2n);
+/** Ends what stands still, and nothing that a busy machine held up for a moment. */
+const IDLE_MS = 2_000;
 const forEver = () => new Promise<never>(() => {});
 
 let account: string;
@@ -105,7 +107,7 @@ describe('inside an effect', () => {
 
   it('a nested call that waits for the only connection ends with the outer run', async () => {
     const pool = bank.newPool({ max: 1 });
-    const guard = postgresGuard(pool, { resource: account, idleInTransactionTimeoutMs: 200 });
+    const guard = postgresGuard(pool, { resource: account, idleInTransactionTimeoutMs: IDLE_MS });
     const other = postgresGuard(pool, { resource: `${account}, another` });
     let inner: Promise<string> | undefined;
     const outer = guard.run(OLD, () => (inner = other.run(OLD, () => 'inner')));
@@ -117,7 +119,7 @@ describe('inside an effect', () => {
 describe('an effect that never settles', () => {
   it('is not waited for after PostgreSQL ended its transaction: a Pool gets its place back', async () => {
     const pool = bank.newPool({ max: 1 });
-    const guard = postgresGuard(pool, { resource: account, idleInTransactionTimeoutMs: 200 });
+    const guard = postgresGuard(pool, { resource: account, idleInTransactionTimeoutMs: IDLE_MS });
     const run = guard.run(OLD, async (tx) => {
       await accountAccess(account).write(tx, 'undone');
       return forEver();
@@ -133,7 +135,7 @@ describe('an effect that never settles', () => {
 
   it('on a Client ends, and so do the calls behind it', async () => {
     const client = await connected();
-    const guard = postgresGuard(client, { resource: account, idleInTransactionTimeoutMs: 200 });
+    const guard = postgresGuard(client, { resource: account, idleInTransactionTimeoutMs: IDLE_MS });
     await guard.claim(OLD);
     const calls = [guard.run(OLD, forEver), guard.claim(NEW), guard.seal(NEW)];
     for (const call of calls)
@@ -151,7 +153,7 @@ describe('an effect that never settles', () => {
   });
 
   it('cannot write any more once the call was rejected', async () => {
-    const guard = postgresGuard(bank.pool, { resource: account, idleInTransactionTimeoutMs: 200 });
+    const guard = postgresGuard(bank.pool, { resource: account, idleInTransactionTimeoutMs: IDLE_MS });
     let wake: () => void = () => {};
     let late: Promise<void> | undefined;
     const run = guard.run(OLD, (tx) => {

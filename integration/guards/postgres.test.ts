@@ -501,7 +501,7 @@ describe('a signal', () => {
     const client = bank.newClient();
     await client.connect();
     const resource = await bank.newAccount();
-    const guard = postgresGuard(client, { resource, statementTimeoutMs: 500 });
+    const guard = postgresGuard(client, { resource, statementTimeoutMs: 2_000 });
     const controller = new AbortController();
     const run = guard.run(
       OLD,

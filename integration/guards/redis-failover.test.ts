@@ -91,7 +91,7 @@ it('a run is unknown where too few replicas acknowledged, and applied at the pri
   const resource = newName();
   const client = await primary.nodeRedis();
   await claimedByOld(resource);
-  const guard = redisGuard(client, { resource, wait: { replicas: 2, timeoutMs: 1_000 } });
+  const guard = redisGuard(client, { resource, wait: { replicas: 2, timeoutMs: 3_000 } });
   const text = guard.key('text');
   await expect(guard.run(OLD, (tx) => tx.set(text, 'x'))).rejects.toMatchObject({
     code: 'unknown',
@@ -106,12 +106,14 @@ it('takes no acknowledgement that comes on another connection than the answer', 
   const proxy = await startTcpProxy(primary.server.url);
   try {
     const client = primary.ioredis({ retryStrategy: () => 5 }, proxy.url);
-    const guard = redisGuard(client, { resource, wait: { replicas: 1, timeoutMs: 2_000 } });
-    await guard.run(OLD, () => 0);
+    const warm = redisGuard(client, { resource, wait: { replicas: 1, timeoutMs: 10_000 } });
+    await warm.run(OLD, () => 0);
     link.blackhole('reply');
     // The claim is carried out; the connection breaks while WAIT waits, and the client asks again on another.
+    const guard = redisGuard(client, { resource, wait: { replicas: 1, timeoutMs: 3_000 } });
     const claim = guard.claim(NEW);
-    await until(async () => /cmd=wait/.test(`${await primary.admin.client('LIST')}`));
+    // Blocked: its last command was a WAIT before, too.
+    await until(async () => / flags=\w*b\w* .* cmd=wait/.test(`${await primary.admin.client('LIST')}`));
     proxy.cut();
     await expect(claim).rejects.toMatchObject({ code: 'unknown' });
   } finally {

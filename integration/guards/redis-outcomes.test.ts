@@ -283,11 +283,11 @@ describe('a lost reply is unknown', () => {
   it.each(['ioredis', 'node-redis'])('where none comes within timeoutMs: %s', async (driver) => {
     const client = driver === 'ioredis' ? vault.ioredis({}, proxy.url) : await vault.nodeRedis(proxy.url);
     await through(client);
-    const guard = await through(client, { timeoutMs: 1_000 });
+    const guard = await through(client, { timeoutMs: 3_000 });
     const hole = proxy.blackhole('reply');
     await expect(increment(guard)).rejects.toMatchObject({
       code: 'unknown',
-      message: /no reply within 1000 ms/,
+      message: /no reply within 3000 ms/,
     });
     hole.restore();
     expect(await count()).toBe(1);

@@ -169,8 +169,8 @@ describe('the reply to a write that was applied is lost', () => {
   });
 
   it('unknown where nothing can be read back, and the guard goes on afterwards', async () => {
-    const through = open(clients.proxied, { requestTimeoutMs: 200, timeoutMs: 500 });
-    await through.put(OLD, '');
+    const through = open(clients.proxied, { requestTimeoutMs: 1_000, timeoutMs: 2_500 });
+    await guard.put(OLD, '');
     const lost = proxy.loseReply({ match: chunkContaining('PUT /') });
     const write = through.put(OLD, 'x');
     write.catch(() => undefined);
@@ -195,7 +195,7 @@ describe('a write that was not applied', () => {
   });
 
   it('is applied once, although the first try still waits inside the store', async () => {
-    guard = open(clients.once, { requestTimeoutMs: 200 });
+    guard = open(clients.once, { requestTimeoutMs: 1_000 });
     const held = server.holdPut();
     await append(guard, OLD, 'x');
     await append(guard, OLD, 'y');
@@ -207,7 +207,7 @@ describe('a write that was not applied', () => {
   });
 
   it('can never apply once a claim came first, wherever it waits', async () => {
-    guard = open(clients.once, { requestTimeoutMs: 200 });
+    guard = open(clients.once, { requestTimeoutMs: 1_000 });
     await guard.put(OLD, '');
     const held = server.holdPut();
     const late = guard.put(OLD, 'late');

@@ -73,7 +73,10 @@ async function failures(form: Form): Promise<ReadonlyMap<string, string>> {
   return failed;
 }
 
-it('finds the check in a sub-select: a write that waits for its row passes the claim', async () => {
+/** Where a wrong guard hangs, its case waits for 10 s. */
+const SLOW = { timeout: 180_000 };
+
+it('finds the check in a sub-select: a write that waits for its row passes the claim', SLOW, async () => {
   const failed = await failures(existsGuard);
   expect(Object.fromEntries(failed)).toMatchObject({
     'no older write follows a claim: one that waits inside the storage': expect.stringContaining(
@@ -82,18 +85,21 @@ it('finds the check in a sub-select: a write that waits for its row passes the c
   });
 });
 
-it('finds the claim folded into the work: nothing is promised at hand-over, and old data are read', async () => {
-  const failed = await failures(foldedGuard);
-  expect(Object.fromEntries(failed)).toMatchObject({
-    'a late write is refused after the claim, before the new holder wrote anything': expect.stringContaining(
-      'the late write was accepted',
-    ),
-    'the first run of a newer token reads every write that was accepted before':
-      expect.stringContaining("'' !== 'accepted'"),
-  });
-});
+it(
+  'finds the claim folded into the work: nothing is promised at hand-over, and old data are read',
+  SLOW,
+  async () => {
+    const failed = await failures(foldedGuard);
+    expect(Object.fromEntries(failed)).toMatchObject({
+      'a late write is refused after the claim, before the new holder wrote anything':
+        expect.stringContaining('the late write was accepted'),
+      'the first run of a newer token reads every write that was accepted before':
+        expect.stringContaining("'' !== 'accepted'"),
+    });
+  },
+);
 
-it('finds the claim inside REPEATABLE READ: its snapshot is older than its lock', async () => {
+it('finds the claim inside REPEATABLE READ: its snapshot is older than its lock', SLOW, async () => {
   const failed = await failures(snapshotGuard);
   expect(Object.fromEntries(failed)).toMatchObject({
     'the first run of a newer token reads every write that was accepted before':
