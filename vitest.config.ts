@@ -27,6 +27,7 @@ export default defineConfig({
     // Limits for a noisy machine of two cores; a test that needs more says so itself.
     testTimeout: 30_000,
     hookTimeout: 60_000,
+    expect: { poll: { timeout: 15_000 } },
     projects: [
       {
         extends: true,

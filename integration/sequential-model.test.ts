@@ -167,9 +167,9 @@ describe('the sequential model', () => {
     const namespace = randomUUID();
     const data = `${namespace}-account`;
     const connection = new FaultyCoordinator(etcdCoordinator({ hosts: etcd.endpoint }));
-    await using keeperA = await connect({ coordinator: connection, namespace, ttlMs: 2_000 });
-    await using keeperB = await connect({ hosts: etcd.endpoint, namespace, ttlMs: 2_000 });
-    await using keeperC = await connect({ hosts: etcd.endpoint, namespace, ttlMs: 2_000 });
+    await using keeperA = await connect({ coordinator: connection, namespace, ttlMs: 4_000 });
+    await using keeperB = await connect({ hosts: etcd.endpoint, namespace });
+    await using keeperC = await connect({ hosts: etcd.endpoint, namespace });
     await using raw = etcdCoordinator({ hosts: etcd.endpoint });
     const write = async (hold: Hold, value: string) =>
       (await raw.txn(guarded(hold.compare(), value, data))).succeeded;

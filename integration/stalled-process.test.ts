@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { type ConnectOptions, connect } from '@lockkeeper/core';
 import { memoryCoordinator } from '@lockkeeper/core/memory';
-import { startEtcd } from '@lockkeeper/testkit';
+import { startEtcd, waitUntil } from '@lockkeeper/testkit';
 import { describe, expect, it, onTestFinished } from 'vitest';
 
 /** Nothing runs meanwhile: no timer, no reply, no continuation. */
@@ -46,7 +46,7 @@ describe.each(Object.keys(worlds))('B1: after the event loop stood still for 2 Ã
     expect(next.token.revision).toBeGreaterThan(hold.token.revision);
 
     blockEventLoop(next.ttlMs / 2);
-    await new Promise((resolve) => setTimeout(resolve, 50));
+    await waitUntil('told', () => stalls.length > 0);
     expect(stalls).toContainEqual({ session: expect.any(String), stalledMs: expect.any(Number) });
     unsubscribe('lockkeeper:process:stalled', onStall);
   });

@@ -1,5 +1,6 @@
 import { type CallOptions, type Coordinator, etcdCoordinator } from '@lockkeeper/core';
 import { pausePoint, workerChannel } from '@lockkeeper/testkit/worker';
+import { lastWord } from '../support/last-word.ts';
 import { put } from './support.ts';
 
 /** What a process has done with its coordinator before it closes it, or comes to its end without closing. */
@@ -50,3 +51,4 @@ const coordinator = etcdCoordinator({ hosts });
 await CASES[name]?.(coordinator);
 if (name !== 'not closed') await Promise.all([coordinator.close(), coordinator.close()]);
 await workerChannel().report({ type: 'done' });
+lastWord();

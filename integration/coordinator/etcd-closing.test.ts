@@ -1,5 +1,6 @@
 import { type EtcdServer, startEtcd, startWorker, type Worker } from '@lockkeeper/testkit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { livedOnMs } from '../support/last-word.ts';
 import { closedPort } from './support.ts';
 
 const WORKER = new URL('./closing-worker.ts', import.meta.url);
@@ -12,11 +13,9 @@ const startWaiting = (name: string, server: EtcdServer) =>
 async function endOf(worker: Worker): Promise<number> {
   await worker.next('done');
   const { code, signal } = await worker.exited;
-  const now = performance.timeOrigin + performance.now();
   expect(worker.stderr).toBe('');
   expect({ code, signal }).toEqual({ code: 0, signal: null });
-  const done = worker.messages.find(({ message }) => message.type === 'done');
-  return now - (done?.atMs ?? 0);
+  return livedOnMs(worker);
 }
 
 describe('a process ends by itself within a second', () => {

@@ -1,16 +1,17 @@
 import { createServer, type Socket } from 'node:net';
 import type { LockkeeperError, Txn, WatchEvent } from '@lockkeeper/core';
+import { ownTime } from '../support/own-time.ts';
 
 /** What a call that must fail fails with, and how long that took. */
 export async function failure(call: Promise<unknown>): Promise<{ error: LockkeeperError; tookMs: number }> {
-  const start = performance.now();
+  const start = ownTime();
   const error = await call.then(
     (value) => {
       throw new Error(`expected a rejection, got ${String(value)}`);
     },
     (reason: unknown) => reason as LockkeeperError,
   );
-  return { error, tookMs: performance.now() - start };
+  return { error, tookMs: ownTime() - start };
 }
 
 export function put(key: string, value = ''): Txn {

@@ -4,7 +4,7 @@ import { workerChannel } from '@lockkeeper/testkit/worker';
 
 const [hosts = '', namespace = ''] = process.argv.slice(2);
 const { report } = workerChannel();
-const keeper = await connect({ hosts, namespace, ttlMs: 2_000 });
+const keeper = await connect({ hosts, namespace, ttlMs: 6_000 });
 for await (const term of keeper.election('x').terms({ value: String(process.pid) })) {
   await report({ type: 'leads', revision: term.token.revision });
   await new Promise((resolve) => term.signal.addEventListener('abort', resolve, { once: true }));

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type Clock, type Coordinator, connect, etcdCoordinator, type Term } from '@lockkeeper/core';
 import { type EtcdServer, startEtcd, startTcpProxy } from '@lockkeeper/testkit';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { ownTime } from '../support/own-time.ts';
 
 let etcd: EtcdServer;
 beforeAll(async () => {
@@ -34,18 +35,21 @@ it('E17: a leader whose packets are lost steps down a TTL after its last confirm
   await using cutOff = await connect({ hosts: proxy.url, namespace, ttlMs });
   await using rival = await connect({ hosts: etcd.endpoint, namespace, ttlMs });
   const term = await cutOff.election('x').campaign();
-  const next = rival.election('x').campaign();
+  // Whoever looks then is told, also in a process that stood still and has not come to its timers yet.
+  const next = rival
+    .election('x')
+    .campaign()
+    .then((successor) => ({ successor, before: term.standing }));
   // Not right after the grant, whose time everything counts from.
   await sleep(500);
   proxy.blackhole();
-  const struckAt = performance.now();
+  const struckAt = ownTime();
   const lostAt = await new Promise<number>((resolve) => {
-    term.signal.addEventListener('abort', () => resolve(performance.now()), { once: true });
+    term.signal.addEventListener('abort', () => resolve(ownTime()), { once: true });
   });
   expect(lostAt - struckAt).toBeLessThan(ttlMs);
-  const successor = await next;
-  expect(performance.now()).toBeGreaterThan(lostAt);
-  expect(term.standing).toBe('lost');
+  const { successor, before } = await next;
+  expect(before).toBe('lost');
   expect(successor.token.revision).toBeGreaterThan(term.token.revision);
   proxy.restore();
 });
@@ -58,7 +62,7 @@ it('E19: candidates whose wall clocks are a day off lead and lose like any other
       connect({
         coordinator: withWallClockOff(etcdCoordinator({ hosts: etcd.endpoint }), byMs),
         namespace,
-        ttlMs: 2_000,
+        ttlMs: 4_000,
       }),
     ),
   );
@@ -68,7 +72,7 @@ it('E19: candidates whose wall clocks are a day off lead and lose like any other
     const standing = terms.at(-1);
     if (standing !== undefined) {
       // Longer than a TTL: it is renewed, whatever the day.
-      await sleep(2_500);
+      await sleep(4_500);
       expect(standing.standing).toBe('held');
       await standing.resign();
     }

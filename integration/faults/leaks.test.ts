@@ -11,6 +11,7 @@ import {
 } from '@lockkeeper/testkit';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { closedPort } from '../coordinator/support.ts';
+import { livedOnMs } from '../support/last-word.ts';
 import { failToAcquire, leases, waitInVain } from './leaks.ts';
 import { keysBelow, timed } from './support.ts';
 
@@ -86,7 +87,7 @@ describe('B5: renewals', () => {
   it('end with the keeper, after 300 acquires that were released or cut short over a jittery link', async () => {
     await using proxy = await startTcpProxy(etcd.endpoint);
     const namespace = randomUUID();
-    const leasesBefore = await leases(etcd);
+    await waitUntil('no lease of another test is left', async () => (await leases(etcd)) === 0);
     const keeper = await connect({ hosts: proxy.url, namespace, ttlMs: 6_000 });
     const jitter = setInterval(() => proxy.setLatency(Math.random() * 5), 1);
     const turn = async (index: number) => {
@@ -106,7 +107,7 @@ describe('B5: renewals', () => {
     await keeper.close();
     await using observer = await connect({ hosts: etcd.endpoint, namespace });
     expect(await keysBelow(observer.coordinator, `${namespace}/lock/`)).toEqual([]);
-    expect(await leases(etcd)).toBe(leasesBefore);
+    expect(await leases(etcd)).toBe(0);
     const renewals = () =>
       etcdMetric(etcd.endpoint, 'grpc_server_started_total', 'grpc_method="LeaseKeepAlive"');
     const before = await renewals();
@@ -169,9 +170,8 @@ describe('G3: a process', () => {
       await holding.resume();
       const closed = await worker.next('closed', { timeoutMs: 30_000 });
       expect(closed).toMatchObject({ code: 'unreachable', resources: [] });
-      const closedAt = performance.now();
       expect(await worker.exited).toEqual({ code: 0, signal: null });
-      expect(performance.now() - closedAt).toBeLessThan(1_000);
+      expect(await livedOnMs(worker)).toBeLessThan(1_000);
       expect(worker.stderr).toBe('');
     },
   );

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { connect, type Hold, type Keeper, LockkeeperError } from '@lockkeeper/core';
 import { waitUntil } from '@lockkeeper/testkit';
 import { expect } from 'vitest';
+import { ownTime } from '../support/own-time.ts';
 import { LossLog } from './support.ts';
 
 /** A time when no client is served, and what became of etcd's data in it. */
@@ -36,12 +37,12 @@ export async function outlast({ hosts, ttlMs, data, pass }: Outage): Promise<{ r
   const names = Array.from({ length: LOCKS }, (_, index) => `lock-${index}`);
   const holds = await Promise.all(names.map(async (name) => losses.watch(await keeper.lock(name).acquire())));
   const giveUp = new AbortController();
-  const rivals = names.map((name) => acquireInTheEnd(rival, name, giveUp.signal));
+  const rivals = holds.map((hold) => acquireInTheEnd(rival, hold, giveUp.signal));
   for (const waiting of rivals) waiting.catch(() => {});
   try {
-    const struckAt = performance.now();
+    const struckAt = ownTime();
     await pass();
-    const servedAt = performance.now();
+    const servedAt = ownTime();
 
     const releasedAt = new Map<Hold, number>();
     await Promise.all(
@@ -50,7 +51,7 @@ export async function outlast({ hosts, ttlMs, data, pass }: Outage): Promise<{ r
           timeoutMs: ttlMs + 5_000,
         });
         if (hold.standing === 'lost') return;
-        releasedAt.set(hold, performance.now());
+        releasedAt.set(hold, ownTime());
         await hold.release();
       }),
     );
@@ -76,14 +77,17 @@ export async function outlast({ hosts, ttlMs, data, pass }: Outage): Promise<{ r
 
 /** A hold that lasted through the outage knows so by a renewal, which counts from after it. */
 function knows(hold: Hold, notBefore: number): boolean {
-  return hold.standing !== 'suspect' && (hold.standing === 'lost' || performance.now() > notBefore);
+  return hold.standing !== 'suspect' && (hold.standing === 'lost' || ownTime() > notBefore);
 }
 
-async function acquireInTheEnd(keeper: Keeper, name: string, signal: AbortSignal): Promise<Tenure> {
+/** Gets the lock of `before`. */
+async function acquireInTheEnd(keeper: Keeper, before: Hold, signal: AbortSignal): Promise<Tenure> {
   for (;;) {
     try {
-      const hold = await keeper.lock(name).acquire({ signal });
-      return { hold, grantedAt: performance.now(), standing: hold.standing };
+      const hold = await keeper.lock(before.name).acquire({ signal });
+      // A look, by which also a process that stood still, and has not come to its timers yet, tells of a loss.
+      void before.standing;
+      return { hold, grantedAt: ownTime(), standing: hold.standing };
     } catch (error) {
       signal.throwIfAborted();
       const passes = error instanceof LockkeeperError && TRANSIENT.has(error.code);

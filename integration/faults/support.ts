@@ -1,5 +1,6 @@
 import { type Coordinator, type Hold, type KeyValue, prefixSpan } from '@lockkeeper/core';
 import { etcdMetric } from '@lockkeeper/testkit';
+import { ownTime } from '../support/own-time.ts';
 
 /** What stands below a prefix, first come first. */
 export async function keysBelow(coordinator: Coordinator, prefix: string): Promise<readonly KeyValue[]> {
@@ -25,20 +26,20 @@ export interface Ended<T> {
 }
 
 export async function timed<T>(call: () => Promise<T>): Promise<Ended<T>> {
-  const begun = performance.now();
+  const begun = ownTime();
   try {
-    return { value: await call(), tookMs: performance.now() - begun };
+    return { value: await call(), tookMs: ownTime() - begun };
   } catch (error) {
-    return { error, tookMs: performance.now() - begun };
+    return { error, tookMs: ownTime() - begun };
   }
 }
 
-/** Notes when a hold's loss was declared, on this process's clock. */
+/** Notes when a hold's loss was declared, in this process's own time. */
 export class LossLog {
   readonly #declared = new Map<Hold, number>();
 
   watch(hold: Hold): Hold {
-    hold.signal.addEventListener('abort', () => this.#declared.set(hold, performance.now()), { once: true });
+    hold.signal.addEventListener('abort', () => this.#declared.set(hold, ownTime()), { once: true });
     return hold;
   }
 

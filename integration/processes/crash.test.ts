@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { connect } from '@lockkeeper/core';
 import { startEtcd, startWorker } from '@lockkeeper/testkit';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { ownTime } from '../support/own-time.ts';
 
 const WORKER = new URL('./lock-worker.ts', import.meta.url);
 const TTL_MS = 2_000;
@@ -22,9 +23,9 @@ describe('a process that is killed', () => {
     const { revision } = await worker.next('granted');
     const waiting = keeper.lock('x').acquire();
     await worker.kill('SIGKILL');
-    const killedAt = performance.now();
+    const killedAt = ownTime();
     const hold = await waiting;
-    expect(performance.now() - killedAt).toBeLessThan(FREE_WITHIN_MS);
+    expect(ownTime() - killedAt).toBeLessThan(FREE_WITHIN_MS);
     expect(hold.token.revision).toBeGreaterThan(revision as bigint);
   });
 
@@ -33,12 +34,12 @@ describe('a process that is killed', () => {
     await using worker = await startWorker(WORKER, { args: ['hold', etcd.endpoint, namespace] });
     await worker.next('granted');
     await worker.kill('SIGKILL');
-    const killedAt = performance.now();
+    const killedAt = ownTime();
     const answers: string[] = [];
     while (answers.at(-1) !== 'granted') {
       await using fresh = await startWorker(WORKER, { args: ['tryOnce', etcd.endpoint, namespace] });
       const { type } = await fresh.next(({ type }) => type === 'granted' || type === 'busy');
-      const askedWithin = performance.now() - killedAt;
+      const askedWithin = ownTime() - killedAt;
       answers.push(type);
       // A try that began after the limit and still found the lock taken is the fault this looks for.
       if (type === 'busy') expect(askedWithin).toBeLessThan(FREE_WITHIN_MS);

@@ -1,5 +1,6 @@
 import { connect } from '@lockkeeper/core';
 import { workerChannel } from '@lockkeeper/testkit/worker';
+import { lastWord } from '../support/last-word.ts';
 
 /**
  * A process that uses locks, by the job named in its first argument. It reports what etcd granted and never
@@ -7,10 +8,12 @@ import { workerChannel } from '@lockkeeper/testkit/worker';
  */
 const [job, hosts = '', namespace = '', count = '1'] = process.argv.slice(2);
 const { report } = workerChannel();
-const ttlMs = 2_000;
+const ttlMs = 6_000;
+/** Of a holder that is killed, for which somebody waits. */
+const killedTtlMs = 2_000;
 
 async function hold(): Promise<void> {
-  const keeper = await connect({ hosts, namespace, ttlMs });
+  const keeper = await connect({ hosts, namespace, ttlMs: killedTtlMs });
   const held = await keeper.lock('x').acquire();
   await report({ type: 'granted', revision: held.token.revision });
 }
@@ -62,6 +65,7 @@ async function closeProperly(): Promise<void> {
   );
   await keeper.close();
   await report({ type: 'closed', timedOut, standing: raw.standing });
+  lastWord();
 }
 
 /** No hold, no wait, no close. */
@@ -69,6 +73,7 @@ async function idle(): Promise<void> {
   const keeper = await connect({ hosts, namespace, ttlMs });
   await keeper.lock('x').using({}, () => undefined);
   await report({ type: 'idle' });
+  lastWord();
 }
 
 async function unreachable(): Promise<void> {

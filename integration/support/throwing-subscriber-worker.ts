@@ -31,7 +31,7 @@ for (const channel of CHANNELS) {
 
 const store = memoryStore();
 const [keeper, other] = await Promise.all(
-  [1, 2].map(() => connect({ coordinator: memoryCoordinator({ store }), namespace: 'n', ttlMs: 1_500 })),
+  [1, 2].map(() => connect({ coordinator: memoryCoordinator({ store }), namespace: 'n', ttlMs: 4_500 })),
 );
 if (keeper === undefined || other === undefined) throw new Error('two keepers were asked for');
 const hold = await keeper.lock('x').acquire();
