@@ -87,8 +87,8 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/ending.ts',
-        find: '    compare: acquisition.standsAt(place),\n',
-        replace: '    compare: [],\n',
+        find: 'return { compare: acquisition.standsAt(place), success, failure };',
+        replace: 'return { compare: [], success, failure };',
       },
     ],
   },
@@ -98,8 +98,8 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/ending.ts',
-        find: 'acquisition.unanswered > 0 ? [{ op:',
-        replace: 'acquisition.unanswered > 1e9 ? [{ op:',
+        find: 'if (unanswered > 0) besides',
+        replace: 'if (unanswered > 1e9) besides',
       },
     ],
   },
@@ -109,8 +109,8 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/enqueue.ts',
-        find: '      isAbsent({ key: cancelledKey }),\n',
-        replace: '',
+        find: 'compare.push(isAbsent(cancelledKey), acquisition',
+        replace: 'compare.push(acquisition',
       },
     ],
   },
@@ -276,8 +276,8 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/enqueue.ts',
-        find: '(isTry ? aloneIn(place) : [place])',
-        replace: '(isTry ? aloneIn(place) : [])',
+        find: '      compare.push(isAbsent(place.key));\n',
+        replace: '',
       },
     ],
   },
@@ -287,11 +287,7 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/enqueue.ts',
-        find: `    if (error.code === 'unreachable') {
-      acquisition.trouble = error;
-      return 'unreachable';
-    }
-`,
+        find: "  if (error.code === 'unreachable') {\n    acquisition.trouble = error;\n    return;\n  }\n",
         replace: '',
       },
     ],
@@ -317,9 +313,7 @@ export const mutations: readonly Mutation[] = [
   {
     name: 'granted with hardly any time left',
     harm: 'a hold is handed out that is about to be lost',
-    edits: [
-      { file: 'lock/lock.ts', find: 'await freshen(clock, acquisition.session, scope.signal);', replace: '' },
-    ],
+    edits: [{ file: 'lock/lock.ts', find: 'await freshen(clock, acquisition.session, scope);', replace: '' }],
   },
   {
     name: 'keys of holds are not watched',
@@ -416,9 +410,9 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/hold.ts',
-        find: 'await claimAll(this.#host.options.clock, claims, this.#token, claimTimeoutMs, signal);',
+        find: 'await claimAll(this.#host.options.clock, claims, this.token, claimTimeoutMs, signal);',
         replace:
-          'await claimAll(this.#host.options.clock, claims.slice(0, 0), this.#token, claimTimeoutMs, signal);',
+          'await claimAll(this.#host.options.clock, claims.slice(0, 0), this.token, claimTimeoutMs, signal);',
       },
     ],
   },
@@ -428,7 +422,7 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/hold.ts',
-        find: 'this.#token = new FencingToken({ ...this.#token, shared: true });',
+        find: 'this.#token = new FencingToken({ ...this.token, shared: true });',
         replace: '',
       },
     ],
@@ -461,8 +455,8 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/ending.ts',
-        find: 'const each = places.map((place): Operation',
-        replace: 'const each = places.slice(0, 1).map((place): Operation',
+        find: 'const success = acquisition.places.map(',
+        replace: 'const success = acquisition.places.slice(0, 1).map(',
       },
     ],
   },
@@ -532,8 +526,8 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/ending.ts',
-        find: "detailsKey === key ? [] : [{ op: 'delete', key: detailsKey }]",
-        replace: '[]',
+        find: 'if (detailsKey !== key) {',
+        replace: "if (detailsKey !== key && key === '') {",
       },
     ],
   },
@@ -630,8 +624,8 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/ending.ts',
-        find: 'const each = places.map((place): Operation',
-        replace: 'const each = places.filter(({ isShared }) => !isShared).map((place): Operation',
+        find: 'const success = acquisition.places.map(',
+        replace: 'const success = acquisition.places.filter(({ isShared }) => !isShared).map(',
       },
     ],
   },
@@ -641,8 +635,8 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/ending.ts',
-        find: 'failure: isShared ? ifSpoilt(key, revision) : [',
-        replace: 'failure: isShared ? ifSpoilt(key, undefined) : [',
+        find: '= isShared ? ifSpoilt(key, revision) : [',
+        replace: '= isShared ? ifSpoilt(key, undefined) : [',
       },
     ],
   },
@@ -663,9 +657,8 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/ending.ts',
-        find: 'const marks = isReleased && mayTakeBackMark ? takeBackMarks(acquisition) : [];',
-        replace:
-          'const marks: Operation[] = isReleased && mayTakeBackMark ? takeBackMarks(acquisition).slice(9) : [];',
+        find: 'besides.push(...takeBackMarks(acquisition));',
+        replace: 'besides.push(...takeBackMarks(acquisition).slice(9));',
       },
     ],
   },
@@ -675,8 +668,8 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/ending.ts',
-        find: 'const marks = isReleased && mayTakeBackMark',
-        replace: 'const marks = isReleased || mayTakeBackMark',
+        find: 'if (isReleased && mayTakeBackMark)',
+        replace: 'if (isReleased || mayTakeBackMark)',
       },
     ],
   },
@@ -686,8 +679,8 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/ending.ts',
-        find: 'const marks = isReleased && mayTakeBackMark ?',
-        replace: 'const marks = isReleased || !mayTakeBackMark ?',
+        find: 'if (isReleased && mayTakeBackMark)',
+        replace: 'if (isReleased || !mayTakeBackMark)',
       },
     ],
   },
@@ -741,8 +734,8 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/enqueue.ts',
-        find: 'isOfReaders === true && family !== undefined ? prefixSpan(family) : []',
-        replace: 'isOfReaders === true && family === undefined ? prefixSpan(family) : []',
+        find: 'if (isOfReaders === true && family !== undefined) {',
+        replace: 'if (isOfReaders === true && family === undefined) {',
       },
     ],
   },

@@ -1,3 +1,4 @@
+import type { AbortSignalLike } from './signals.ts';
 /** A pending timer. Cancelling twice, or after it fired, does nothing. */
 export interface Timer extends Disposable {
   cancel(): void;
@@ -91,7 +92,7 @@ export function timestamp(clock: Clock): string {
 export function sleep(
   clock: Clock,
   delayMs: number,
-  options: TimerOptions & { readonly signal?: AbortSignal | undefined } = {},
+  options: TimerOptions & { readonly signal?: AbortSignalLike | undefined } = {},
 ): Promise<void> {
   const { signal } = options;
   return new Promise((resolve, reject) => {

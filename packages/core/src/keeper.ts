@@ -28,7 +28,7 @@ import { type ConnectOptions, type ResolvedOptions, resolveOptions } from './opt
 import { Semaphore, type SemaphoreOptions } from './semaphore/semaphore.ts';
 import { readLineage } from './session/lineage.ts';
 import { Session } from './session/session.ts';
-import { AbortScope, unlessAborted, within } from './signals.ts';
+import { AbortScope, type AbortSignalLike, unlessAborted, within } from './signals.ts';
 import { etcdTokenVerifier, type TokenVerifierOptions } from './token-verifier.ts';
 import { checkObject, duration, invalidOption } from './validation.ts';
 
@@ -64,7 +64,7 @@ const LAST_TRY_TIMEOUT_MS = 1_000;
 export class Keeper implements AsyncDisposable {
   readonly #options: ResolvedOptions;
   readonly #host: LockHost;
-  readonly #closing = new AbortController();
+  readonly #closing = new AbortScope();
   readonly #background = new Set<Promise<unknown>>();
   readonly #retired = new Set<Session>();
   #session: Session | undefined;
@@ -87,9 +87,10 @@ export class Keeper implements AsyncDisposable {
       waits: new Set(),
       ownership: new OwnershipWatch(options.coordinator, options.logger),
       mirrors: new QueueMirrors(options.coordinator),
-      closing: this.#closing.signal,
+      closing: this.#closing,
       trouble: undefined,
-      session: (scope) => this.#standingSession(scope),
+      standingSession: () => this.#standingSession(),
+      session: (signal) => this.#sharedSession(signal),
       ownSession: (ttlMs, signal) => this.#ownSession(ttlMs, signal),
       inBackground: (work) => this.#inBackground(work),
     };
@@ -187,7 +188,7 @@ export class Keeper implements AsyncDisposable {
    * @throws {@link LockkeeperError}
    */
   async lineage(): Promise<string> {
-    using scope = new AbortScope().follow(this.#closing.signal);
+    using scope = new AbortScope().follow(this.#closing);
     const { signal } = scope;
     return await readLineage(this.#options.coordinator, this.#host.layout.lineage, { signal });
   }
@@ -314,23 +315,28 @@ export class Keeper implements AsyncDisposable {
     return true;
   }
 
-  async #standingSession(scope: AbortScope): Promise<Session> {
+  #standingSession(): Session | undefined {
     if (this.#session?.isWorn) this.#retire(this.#session);
-    while (this.#session === undefined || this.#session.isLost()) {
+    return this.#session?.isLost() === false ? this.#session : undefined;
+  }
+
+  async #sharedSession(signal: AbortSignalLike): Promise<Session> {
+    for (;;) {
+      const standing = this.#standingSession();
+      if (standing !== undefined) return standing;
       this.#opening ??= this.#openShared().finally(() => {
         this.#opening = undefined;
       });
       // The opening serves everybody who waits for it, so one caller's abort must not end it.
-      await unlessAborted(scope.signal, this.#opening);
+      await unlessAborted(signal, this.#opening);
     }
-    return this.#session;
   }
 
   async #openShared(): Promise<void> {
     this.#session = await this.#open(this.#options.ttlMs);
   }
 
-  async #ownSession(ttlMs: number, signal: AbortSignal): Promise<Session> {
+  async #ownSession(ttlMs: number, signal: AbortSignalLike): Promise<Session> {
     const opening = this.#open(ttlMs);
     try {
       const session = await unlessAborted(signal, opening);
@@ -351,12 +357,12 @@ export class Keeper implements AsyncDisposable {
   /** Tries for as long as an etcd that restarts, or elects a leader, may take. */
   async #open(ttlMs: number): Promise<Session> {
     const { clock } = this.#options;
-    using scope = new AbortScope().follow(this.#closing.signal);
+    using scope = new AbortScope().follow(this.#closing);
     const backOff = new BackOff(clock);
     const until = clock.now() + OPENING_TIMEOUT_MS;
     for (;;) {
       try {
-        const session = await this.#openOnce(ttlMs, scope.signal);
+        const session = await this.#openOnce(ttlMs, scope);
         this.#host.trouble = undefined;
         return session;
       } catch (error) {
@@ -364,11 +370,11 @@ export class Keeper implements AsyncDisposable {
         this.#host.trouble = error;
         if (clock.now() >= until) throw error;
       }
-      await backOff.wait(scope.signal);
+      await backOff.wait(scope);
     }
   }
 
-  async #openOnce(ttlMs: number, signal: AbortSignal): Promise<Session> {
+  async #openOnce(ttlMs: number, signal: AbortSignalLike): Promise<Session> {
     const { coordinator, marginMs, logger } = this.#options;
     const lineage = await readLineage(coordinator, this.#host.layout.lineage, { signal });
     return Session.open(

@@ -1,5 +1,5 @@
 import { type Clock, sleep } from './clock.ts';
-import { unlessAborted } from './signals.ts';
+import { type AbortSignalLike, unlessAborted } from './signals.ts';
 
 /** In line, beyond which callers are told to come again: a flood must not grow the process either. */
 const MAX_WAITING = 100;
@@ -21,7 +21,7 @@ export class LookupGate {
   }
 
   /** @returns what gives the turn back. Rejects with the signal's reason. */
-  async enter(signal: AbortSignal, busy: () => Error): Promise<() => void> {
+  async enter(signal: AbortSignalLike, busy: () => Error): Promise<() => void> {
     const atOnce = this.#free > 0 && this.#due <= this.#clock.now();
     if (!atOnce && this.#waiting >= MAX_WAITING) throw busy();
     this.#waiting += atOnce ? 0 : 1;
@@ -34,7 +34,7 @@ export class LookupGate {
   }
 
   /** Takes what is to be had at once before it waits for anything. */
-  async #turn(signal: AbortSignal): Promise<void> {
+  async #turn(signal: AbortSignalLike): Promise<void> {
     if (this.#free > 0) this.#free -= 1;
     else await this.#queue(signal);
     const now = this.#clock.now();
@@ -51,7 +51,7 @@ export class LookupGate {
     }
   }
 
-  async #queue(signal: AbortSignal): Promise<void> {
+  async #queue(signal: AbortSignalLike): Promise<void> {
     let own = (): void => {};
     const called = new Promise<void>((resolve) => {
       own = resolve;

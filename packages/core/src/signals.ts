@@ -1,17 +1,32 @@
 import type { Clock, Timer } from './clock.ts';
 
+/** As much of an `AbortSignal` as whoever waits needs. An {@link AbortScope} is one too, at a tenth of the price. */
+export interface AbortSignalLike {
+  readonly aborted: boolean;
+  readonly reason: unknown;
+  throwIfAborted(): void;
+  addEventListener(type: 'abort', listener: () => void, options?: { readonly once?: boolean }): void;
+  removeEventListener(type: 'abort', listener: () => void): void;
+}
+
+type Listener = (() => void) | AbortScope;
+
 interface FanOut {
   readonly acts: Set<() => void>;
   readonly fire: () => void;
 }
 
-const fanOuts = new WeakMap<AbortSignal, FanOut>();
+const fanOuts = new WeakMap<AbortSignalLike, FanOut>();
 
 /**
  * Calls `act` once when `signal` aborts, unless the returned function is called first. However many wait on
  * one signal, it carries a single listener: Node warns of a leak at the eleventh.
  */
-function onAbort(signal: AbortSignal, act: () => void): () => void {
+function onAbort(signal: AbortSignalLike, act: () => void): () => void {
+  if (signal instanceof AbortScope) {
+    signal.addEventListener('abort', act);
+    return () => signal.removeEventListener('abort', act);
+  }
   const fanOut = fanOuts.get(signal) ?? newFanOut(signal);
   const own = () => act();
   fanOut.acts.add(own);
@@ -22,7 +37,7 @@ function onAbort(signal: AbortSignal, act: () => void): () => void {
   };
 }
 
-function newFanOut(signal: AbortSignal): FanOut {
+function newFanOut(signal: AbortSignalLike): FanOut {
   const acts = new Set<() => void>();
   const fire = () => {
     for (const act of [...acts]) act();
@@ -37,49 +52,72 @@ function newFanOut(signal: AbortSignal): FanOut {
  * A stretch of work that ends early for the first of several reasons, and lets go of all of them when it is
  * disposed. (`AbortSignal.any` on a long-lived signal leaks on Node 20.)
  *
- * Most end without anybody having asked for their signal, which costs more than all the rest: it is made when it is
- * asked for, and one scope follows another without.
+ * Most end without anybody from outside having asked for their signal, which costs more than all the rest: it is made
+ * when it is asked for, and our own waits do without.
  */
-export class AbortScope implements Disposable {
+export class AbortScope implements AbortSignalLike, Disposable {
   #controller: AbortController | undefined;
-  #ended: { readonly reason: unknown } | undefined;
-  /** Mostly one, or none. */
-  #follower: AbortScope | undefined;
-  #moreFollowers: Set<AbortScope> | undefined;
+  #aborted = false;
+  #reason: unknown;
+  /** Those that follow it are among them. Mostly one, or none. */
+  #listener: Listener | undefined;
+  #moreListeners: Set<Listener> | undefined;
   /** What it follows, and what else it has to let go of. */
   #sources: AbortScope[] | undefined;
   #cleanUps: (() => void)[] | undefined;
 
+  /** For code that is not ours. */
   get signal(): AbortSignal {
     if (this.#controller === undefined) {
       this.#controller = new AbortController();
-      if (this.#ended !== undefined) this.#controller.abort(this.#ended.reason);
+      if (this.#aborted) this.#controller.abort(this.#reason);
     }
     return this.#controller.signal;
   }
 
   get aborted(): boolean {
-    return this.#ended !== undefined;
+    return this.#aborted;
+  }
+
+  get reason(): unknown {
+    return this.#reason;
   }
 
   throwIfAborted(): void {
-    if (this.#ended !== undefined) this.signal.throwIfAborted();
+    if (this.#aborted) throw this.#reason;
+  }
+
+  addEventListener(_type: 'abort', listener: () => void): void {
+    this.#add(listener);
+  }
+
+  removeEventListener(_type: 'abort', listener: () => void): void {
+    this.#remove(listener);
   }
 
   abort(reason: unknown): void {
-    if (this.#ended !== undefined) return;
-    this.#ended = { reason };
+    if (this.#aborted) return;
+    this.#aborted = true;
+    this.#reason = reason;
     this.#controller?.abort(reason);
-    const followers = [this.#follower, ...(this.#moreFollowers ?? [])];
-    for (const follower of followers) follower?.abort(reason);
+    const listeners = [this.#listener, ...(this.#moreListeners ?? [])];
+    this.#listener = undefined;
+    this.#moreListeners = undefined;
+    for (const listener of listeners) {
+      if (listener instanceof AbortScope) listener.abort(reason);
+      else listener?.();
+    }
   }
 
   /** Aborts with the reason of `source` when that aborts. */
-  follow(source: AbortSignal | AbortScope | undefined): this {
+  follow(source: AbortSignalLike | undefined): this {
     if (source === undefined) return this;
-    if (source.aborted) this.abort(source instanceof AbortScope ? source.#ended?.reason : source.reason);
-    else if (source instanceof AbortScope) this.#followScope(source);
-    else this.#onCleanUp(onAbort(source, () => this.abort(source.reason)));
+    if (source.aborted) this.abort(source.reason);
+    else if (source instanceof AbortScope) {
+      source.#add(this);
+      this.#sources ??= [];
+      this.#sources.push(source);
+    } else this.#onCleanUp(onAbort(source, () => this.abort(source.reason)));
     return this;
   }
 
@@ -94,23 +132,22 @@ export class AbortScope implements Disposable {
     const [sources, cleanUps] = [this.#sources, this.#cleanUps];
     this.#sources = undefined;
     this.#cleanUps = undefined;
-    for (const source of sources ?? []) source.#forget(this);
-    for (const cleanUp of cleanUps ?? []) cleanUp();
+    if (sources !== undefined) for (const source of sources) source.#remove(this);
+    if (cleanUps !== undefined) for (const cleanUp of cleanUps) cleanUp();
   }
 
-  #followScope(source: AbortScope): void {
-    this.#sources ??= [];
-    this.#sources.push(source);
-    if (source.#follower === undefined) source.#follower = this;
+  #add(listener: Listener): void {
+    if (this.#aborted) return;
+    if (this.#listener === undefined) this.#listener = listener;
     else {
-      source.#moreFollowers ??= new Set();
-      source.#moreFollowers.add(this);
+      this.#moreListeners ??= new Set();
+      this.#moreListeners.add(listener);
     }
   }
 
-  #forget(follower: AbortScope): void {
-    if (this.#follower === follower) this.#follower = undefined;
-    else this.#moreFollowers?.delete(follower);
+  #remove(listener: Listener): void {
+    if (this.#listener === listener) this.#listener = undefined;
+    else this.#moreListeners?.delete(listener);
   }
 
   #onCleanUp(act: () => void): void {
@@ -120,7 +157,7 @@ export class AbortScope implements Disposable {
 }
 
 /** `promise`, or a rejection with the signal's reason when that comes first. The promise goes on unobserved. */
-export async function unlessAborted<T>(signal: AbortSignal, promise: Promise<T>): Promise<T> {
+export async function unlessAborted<T>(signal: AbortSignalLike, promise: Promise<T>): Promise<T> {
   let forget: (() => void) | undefined;
   const aborted = new Promise<never>((_, reject) => {
     if (signal.aborted) reject(signal.reason);

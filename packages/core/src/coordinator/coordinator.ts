@@ -1,4 +1,5 @@
 import type { Clock } from '../clock.ts';
+import type { AbortSignalLike } from '../signals.ts';
 
 /**
  * The port to the coordination service: the handful of etcd's verbs that the protocol rests on. Two
@@ -73,7 +74,7 @@ export interface CallOptions {
   /** Default 5,000. */
   readonly timeoutMs?: number | undefined;
   /** Stops the waiting, with the signal's reason; what was sent may still be applied. */
-  readonly signal?: AbortSignal | undefined;
+  readonly signal?: AbortSignalLike | undefined;
 }
 
 export const DEFAULT_CALL_TIMEOUT_MS = 5_000;

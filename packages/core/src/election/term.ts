@@ -1,7 +1,7 @@
 import type { CallOptions, TxnReply } from '../coordinator/coordinator.ts';
 import { untilReached } from '../lock/back-off.ts';
 import { Hold } from '../lock/hold.ts';
-import { AbortScope } from '../signals.ts';
+import { AbortScope, type AbortSignalLike } from '../signals.ts';
 import { checkCall, invalidOption } from '../validation.ts';
 
 /**
@@ -32,11 +32,11 @@ export class Term extends Hold {
     return this.release();
   }
 
-  async #proclaim(value: string, signal: AbortSignal | undefined): Promise<void> {
+  async #proclaim(value: string, signal: AbortSignalLike | undefined): Promise<void> {
     return this.whileHeld(() => this.#writeUntilKnown(value, signal));
   }
 
-  async #writeUntilKnown(value: string, signal: AbortSignal | undefined): Promise<void> {
+  async #writeUntilKnown(value: string, signal: AbortSignalLike | undefined): Promise<void> {
     const { coordinator, acquisition, spoilt } = this.fence();
     using scope = new AbortScope().follow(signal).follow(acquisition.scope.signal);
     const timeoutMs = acquisition.session.attemptTimeoutMs;

@@ -6,7 +6,7 @@ import { LockkeeperError, type LossCause } from '../errors.ts';
 import { printable } from '../json.ts';
 import type { ResolvedOptions } from '../options.ts';
 import type { Session, SessionMember } from '../session/session.ts';
-import { AbortScope } from '../signals.ts';
+import { AbortScope, type AbortSignalLike } from '../signals.ts';
 import type { HoldClass } from './hold.ts';
 import type { KeyLayout, Queue } from './key-layout.ts';
 import { randomId } from './random-id.ts';
@@ -55,7 +55,7 @@ export type Admit = (
   coordinator: Coordinator,
   acquisition: Acquisition,
   mode: 'queue' | 'try',
-  signal: AbortSignal,
+  signal: AbortSignalLike,
   onWait: () => void,
 ) => Promise<{ readonly revision: bigint } | { readonly holder: KeyValue | undefined }>;
 
@@ -79,7 +79,8 @@ export interface QueuePlace extends Place, Queue {
   readonly slot: number;
 }
 
-const HOST = hostname();
+/** Where we are, as part of a JSON text. */
+const WHERE = JSON.stringify({ host: hostname(), pid: process.pid }).slice(1, -1);
 
 /**
  * One attempt to get a lock: its random id, its keys and slots, and how many sent copies of its enqueue
@@ -124,24 +125,21 @@ export class Acquisition implements SessionMember {
     this.name = target.name;
     this.title = titleOf(target);
     this.session = session;
+    const { leaseHex, slots } = session;
     this.queues = target.queues.map((queue) => {
-      const slot = session.slots.take(queue.keys);
-      const key = layout.contender(queue.keys, session.lease, slot);
-      const detailsKey = layout.contender(queue.details ?? queue.keys, session.lease, slot);
+      const slot = slots.take(queue.keys);
+      const key = layout.contender(queue.keys, leaseHex, slot);
+      const { details } = queue;
+      const detailsKey = details === undefined ? key : layout.contender(details, leaseHex, slot);
       return { ...queue, slot, key, detailsKey, isShared: false, revision: undefined };
     });
-    this.places = [...this.queues];
+    this.places = this.queues.slice();
     this.cancelledKey = layout.cancelled(this.id);
     this.requestKey = layout.request(this.id);
     this.lineageKey = layout.lineage;
-    this.details = JSON.stringify({
-      v: 1,
-      acquisition: this.id,
-      identity: options.identity,
-      host: HOST,
-      pid: process.pid,
-      since: timestamp(options.clock),
-    });
+    const who = JSON.stringify(options.identity);
+    const since = timestamp(options.clock);
+    this.details = `{"v":1,"acquisition":"${this.id}","identity":${who},${WHERE},"since":"${since}"}`;
     this.value = target.value ?? this.details;
     // Tells us at once where the session was lost in the meantime.
     session.join(this);
@@ -184,7 +182,7 @@ export class Acquisition implements SessionMember {
 
   /** True while etcd is in the history that this acquisition's session began in. */
   get lineageCompare(): Compare {
-    return { key: this.lineageKey, target: 'value', is: '=', to: this.session.lineage };
+    return this.session.lineageCompare;
   }
 
   /** Whether what stands at the lineage's key is still the name of that history. */

@@ -1,5 +1,6 @@
 import { type Clock, sleep } from '../clock.ts';
 import { LockkeeperError } from '../errors.ts';
+import type { AbortSignalLike } from '../signals.ts';
 
 /** Growing pauses between repeats: 50 ms, doubling to a second, each shortened at random by up to a quarter. */
 export class BackOff {
@@ -11,7 +12,7 @@ export class BackOff {
   }
 
   /** Rejects with the signal's reason when it aborts first. */
-  async wait(signal: AbortSignal | undefined): Promise<void> {
+  async wait(signal: AbortSignalLike | undefined): Promise<void> {
     const delay = this.#next * (0.75 + this.#clock.random() / 4);
     this.#next = Math.min(this.#next * 2, 1_000);
     await sleep(this.#clock, delay, { signal });
@@ -22,7 +23,11 @@ export class BackOff {
  * Repeats `call` while etcd cannot be reached. The signal bounds that: it aborts at the session's deadline at the latest.
  * @throws what `call` throws besides, or the signal's reason.
  */
-export async function untilReached<T>(clock: Clock, signal: AbortSignal, call: () => Promise<T>): Promise<T> {
+export async function untilReached<T>(
+  clock: Clock,
+  signal: AbortSignalLike,
+  call: () => Promise<T>,
+): Promise<T> {
   const backOff = new BackOff(clock);
   for (;;) {
     try {

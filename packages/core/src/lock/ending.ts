@@ -6,6 +6,8 @@ import type {
   Operation,
   OperationResult,
   Txn,
+  TxnReply,
+  TxnResult,
 } from '../coordinator/coordinator.ts';
 import { LockkeeperError } from '../errors.ts';
 import type { Logger } from '../options.ts';
@@ -25,13 +27,16 @@ export type Ending = 'deleted' | 'absent' | 'session-lost';
  *
  * It goes by identity, never by name: the revision where we know it, else our details. A repeat that comes late
  * can therefore not touch a newer acquisition in the same slot. Never rejects.
+ *
+ * @param onDelay - called when the first try, which takes 5 s at most, was in vain.
  */
 export async function endAcquisition(
   coordinator: Coordinator,
   acquisition: Acquisition,
   logger: Logger,
+  onDelay?: () => void,
 ): Promise<Ending> {
-  const backOff = new BackOff(coordinator.clock);
+  let backOff: BackOff | undefined;
   const { session, scope } = acquisition;
   let sent = 0;
   let spoilt = false;
@@ -40,17 +45,23 @@ export async function endAcquisition(
       if (session.isLost()) return 'session-lost';
       try {
         sent += 1;
-        const call = { signal: scope.signal, timeoutMs: session.attemptTimeoutMs };
-        const { intact, left } = await sendEnding(coordinator, acquisition, call);
+        const call = { signal: scope, timeoutMs: session.attemptTimeoutMs };
+        const reply = await coordinator.txn(endingTxn(acquisition), call);
+        if (acquisition.unanswered > 0) session.leaveBehind();
+        const removals = removalsIn(acquisition, reply);
+        const left = leftIn(removals);
         spoilt ||= left.length > 0;
         for (const found of left) await removeKey(coordinator, found, call);
+        if (removals.every(({ succeeded }) => succeeded)) return 'deleted';
         // An earlier copy whose reply was lost may be what deleted it, unless something speaks for a loss before.
-        return intact || (sent > 1 && !spoilt && isKnown(acquisition)) ? 'deleted' : 'absent';
+        return sent > 1 && !spoilt && isKnown(acquisition) ? 'deleted' : 'absent';
       } catch (error) {
         if (error instanceof LockkeeperError && error.code === 'lease-not-found') session.end('revoked');
         if (session.isLost()) return 'session-lost';
         logger.warn({ lock: acquisition.name, err: error }, 'an ending is not confirmed yet, repeating it');
-        await backOff.wait(scope.signal);
+        if (sent === 1) onDelay?.();
+        backOff ??= new BackOff(coordinator.clock);
+        await backOff.wait(scope);
       }
     }
   } catch {
@@ -61,54 +72,62 @@ export async function endAcquisition(
   }
 }
 
-/** @returns whether our keys were there, intact, and gone now; and what is left in the place of those that were not. */
-async function sendEnding(
-  coordinator: Coordinator,
-  acquisition: Acquisition,
-  call: CallOptions,
-): Promise<{ readonly intact: boolean; readonly left: readonly KeyValue[] }> {
-  const reply = await coordinator.txn(endingTxn(acquisition), call);
-  if (acquisition.unanswered > 0) acquisition.session.leaveBehind();
-  const { length } = acquisition.places;
-  const removals = length === 1 ? [reply] : reply.results.slice(0, length).filter(isTxn);
-  return {
-    intact: removals.every(({ succeeded }) => succeeded),
-    left: removals.flatMap(({ results: [found] }) => (found?.op === 'range' ? found.kvs : [])),
-  };
+/** What the reply says of each of our places. */
+function removalsIn({ places }: Acquisition, reply: TxnReply): readonly TxnResult[] {
+  return places.length === 1 ? [reply] : reply.results.slice(0, places.length).filter(isTxn);
+}
+
+/** What was found in our places that we did not put. */
+function leftIn(removals: readonly TxnResult[]): KeyValue[] {
+  return removals.flatMap(({ results: [range] }) => (range?.op === 'range' ? range.kvs : []));
 }
 
 function endingTxn(acquisition: Acquisition): Txn {
-  const { places, cancelledKey, requestKey, session } = acquisition;
+  const { places, requestKey, unanswered, isReleased, mayTakeBackMark } = acquisition;
+  const [only, ...more] = places;
+  const isOne = only !== undefined && more.length === 0;
+  const { compare, success, failure } = isOne ? removal(acquisition, only) : allRemovals(acquisition);
+  // Nobody will read a request any more, and whoever asks later finds that our key is gone.
+  const besides: Operation[] = [{ op: 'delete', key: requestKey }];
+  if (unanswered > 0) besides.push(barred(acquisition));
+  if (isReleased && mayTakeBackMark) besides.push(...takeBackMarks(acquisition));
+  success.push(...besides);
+  if (isOne) failure.push(...besides);
+  return { compare, success, failure };
+}
+
+/** Keeps copies of our enqueue that are still on their way from taking effect. */
+function barred({ cancelledKey, session }: Acquisition): Operation {
   const put: Operation = { op: 'put', key: cancelledKey, value: '', lease: session.lease };
   // Nested, because a full etcd refuses a transaction with a put in it, and with it the deletion.
-  const bar: Operation[] =
-    acquisition.unanswered > 0 ? [{ op: 'txn', compare: [], success: [put], failure: [] }] : [];
-  // Nobody will read it any more, and whoever asks later finds that our key is gone.
-  const forget: Operation = { op: 'delete', key: requestKey };
-  const { isReleased, mayTakeBackMark } = acquisition;
-  const marks = isReleased && mayTakeBackMark ? takeBackMarks(acquisition) : [];
-  const [only, ...more] = places.map((place) => removal(acquisition, place));
-  if (only !== undefined && more.length === 0) {
-    return {
-      compare: only.compare,
-      success: [...only.success, ...bar, ...marks, forget],
-      failure: [...only.failure, ...bar, ...marks, forget],
-    };
-  }
-  const each = places.map((place): Operation => ({ op: 'txn', ...removal(acquisition, place) }));
-  return { compare: [], success: [...each, forget, ...bar, ...marks], failure: [] };
+  return { op: 'txn', compare: [], success: [put], failure: [] };
+}
+
+interface Removal {
+  readonly compare: readonly Compare[];
+  readonly success: Operation[];
+  readonly failure: Operation[];
+}
+
+function allRemovals(acquisition: Acquisition): Removal {
+  const success = acquisition.places.map(
+    (place): Operation => ({ op: 'txn', ...removal(acquisition, place) }),
+  );
+  return { compare: [], success, failure: [] };
 }
 
 /** Deletes one key of ours if it is intact, and else tells what is in its place, where nobody else may be. */
-function removal(acquisition: Acquisition, place: Place): Txn {
+function removal(acquisition: Acquisition, place: Place): Removal {
   const { key, detailsKey, isShared, revision } = place;
-  // In this slot, which is ours until this is over, nobody else has details.
-  const besides: Operation[] = detailsKey === key ? [] : [{ op: 'delete', key: detailsKey }];
-  return {
-    compare: acquisition.standsAt(place),
-    success: [{ op: 'delete', key }, ...besides],
-    failure: isShared ? ifSpoilt(key, revision) : [{ op: 'range', key }, ...besides],
-  };
+  const success: Operation[] = [{ op: 'delete', key }];
+  const failure: Operation[] = isShared ? ifSpoilt(key, revision) : [{ op: 'range', key }];
+  if (detailsKey !== key) {
+    // In this slot, which is ours until this is over, nobody else has details.
+    const details: Operation = { op: 'delete', key: detailsKey };
+    success.push(details);
+    if (!isShared) failure.push(details);
+  }
+  return { compare: acquisition.standsAt(place), success, failure };
 }
 
 /** Where others may be: the key that we put, if somebody has written it over, and no other. */

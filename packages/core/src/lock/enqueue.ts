@@ -10,6 +10,7 @@ import {
   type TxnReply,
 } from '../coordinator/coordinator.ts';
 import { LockkeeperError } from '../errors.ts';
+import type { AbortSignalLike } from '../signals.ts';
 import { type Acquisition, isDowngraded, type Place, type QueuePlace, readContender } from './acquisition.ts';
 import { BackOff } from './back-off.ts';
 import { removeKey } from './ending.ts';
@@ -36,17 +37,28 @@ export async function enqueue(
   coordinator: Coordinator,
   acquisition: Acquisition,
   mode: EnqueueMode,
-  signal: AbortSignal,
+  signal: AbortSignalLike,
 ): Promise<Enqueued> {
   const txn = enqueueTxn(acquisition, mode);
   const call = { signal, timeoutMs: acquisition.session.attemptTimeoutMs };
-  const backOff = new BackOff(coordinator.clock);
+  let backOff: BackOff | undefined;
   for (;;) {
-    const reply = await sendCopy(coordinator, acquisition, txn, call);
-    if (reply === 'unreachable') {
+    signal.throwIfAborted();
+    // One copy. Until it is answered it counts as one that may still be applied.
+    acquisition.unanswered += 1;
+    acquisition.mayExist = true;
+    let reply: TxnReply;
+    try {
+      reply = await coordinator.txn(txn, call);
+    } catch (error) {
+      // The reason of an abort says nothing about the copy, even if it looks like an answer of etcd.
+      signal.throwIfAborted();
+      unlessToRepeat(acquisition, error);
+      backOff ??= new BackOff(coordinator.clock);
       await backOff.wait(signal);
       continue;
     }
+    acquisition.unanswered -= 1;
     if (reply.succeeded) return placeAfterPut(acquisition, reply);
     const found = await whyRefused(coordinator, acquisition, reply, call);
     if (found !== 'retry') return found;
@@ -59,27 +71,35 @@ export async function enqueue(
  * compares that its queues are empty: in as few lists as etcd's limit leaves for a hundred of them.
  */
 function enqueueTxn(acquisition: Acquisition, mode: EnqueueMode): Txn {
-  const { queues: places, cancelledKey } = acquisition;
+  const { queues, cancelledKey, lineageKey } = acquisition;
   const isTry = mode === 'try';
-  return {
-    compare: [
-      ...places.flatMap((place) => (isTry ? aloneIn(place) : [place])).map(isAbsent),
-      isAbsent({ key: cancelledKey }),
-      acquisition.lineageCompare,
-    ],
-    success: places.map((place) => (isTry ? take(acquisition, place) : getInLine(acquisition, place))),
-    failure: [
-      ...places.flatMap((place) => (isTry ? firstAndOwn(place) : keysOf(place).map(rangeOf))),
-      ...[cancelledKey, acquisition.lineageKey].map(rangeOf),
-    ],
+  const compare: Compare[] = [];
+  const success: Operation[] = [];
+  const failure: Operation[] = [];
+  let apartIn: KeySpan[] | undefined;
+  for (const place of queues) {
+    if (isTry) {
+      for (const span of aloneIn(place)) compare.push(isAbsent(span.key, span.rangeEnd));
+      for (const read of firstAndOwn(place)) failure.push(read);
+      success.push(take(acquisition, place));
+    } else {
+      compare.push(isAbsent(place.key));
+      for (const key of keysOf(place)) failure.push(rangeOf(key));
+      success.push(getInLine(acquisition, place));
+    }
     // Readers of one lock do not look at each other. Each has its own token all the same.
-    apartIn: places.flatMap(({ isOfReaders, family }) =>
-      isOfReaders === true && family !== undefined ? prefixSpan(family) : [],
-    ),
-  };
+    const { isOfReaders, family } = place;
+    if (isOfReaders === true && family !== undefined) {
+      apartIn ??= [];
+      apartIn.push(prefixSpan(family));
+    }
+  }
+  compare.push(isAbsent(cancelledKey), acquisition.lineageCompare);
+  failure.push(rangeOf(cancelledKey), rangeOf(lineageKey));
+  return { compare, success, failure, apartIn };
 }
 
-function isAbsent({ key, rangeEnd }: KeySpan): Compare {
+function isAbsent(key: string, rangeEnd?: string): Compare {
   return { key, rangeEnd, target: 'createRevision', is: '=', to: 0n };
 }
 
@@ -89,25 +109,22 @@ const keysOf = ({ key, detailsKey }: Place): string[] => (key === detailsKey ? [
 
 function putOwn({ session, value, details }: Acquisition, place: Place): Operation[] {
   const { lease } = session;
-  return keysOf(place).map((key) => ({
-    op: 'put',
-    key,
-    value: key === place.detailsKey ? details : value,
-    lease,
-  }));
+  const { key, detailsKey } = place;
+  if (key === detailsKey) return [{ op: 'put', key, value: details, lease }];
+  return [
+    { op: 'put', key, value, lease },
+    { op: 'put', key: detailsKey, value: details, lease },
+  ];
 }
+
+const LAST_FIRST = { by: 'createRevision', order: 'descend' } as const;
 
 function getInLine(acquisition: Acquisition, place: QueuePlace): Operation {
   const puts = putOwn(acquisition, place);
-  const last: Operation = {
-    op: 'range',
-    key: place.rivals.key,
-    rangeEnd: place.rivals.rangeEnd,
-    sort: { by: 'createRevision', order: 'descend' },
-    limit: 1,
-    keysOnly: !place.sharesWithDowngraded,
-  };
-  return { op: 'txn', compare: [isAbsent(place.rivals)], success: puts, failure: [last, ...puts] };
+  const { key, rangeEnd } = place.rivals;
+  const keysOnly = !place.sharesWithDowngraded;
+  const last: Operation = { op: 'range', key, rangeEnd, sort: LAST_FIRST, limit: 1, keysOnly };
+  return { op: 'txn', compare: [isAbsent(key, rangeEnd)], success: puts, failure: [last, ...puts] };
 }
 
 /** Nested like {@link getInLine}, by which an enqueue is told from other transactions. */
@@ -142,49 +159,34 @@ function isWithin(key: string, { key: from, rangeEnd }: KeySpan): boolean {
 }
 
 /**
- * One copy. Until it is answered it counts as one that may still be applied. That etcd cannot be reached is
- * no end of the matter, whether the copy was sent or not: the caller repeats it for as long as it may.
+ * That etcd cannot be reached is no end of the matter, whether the copy was sent or not: it is repeated for as long as
+ * the caller may.
  */
-async function sendCopy(
-  coordinator: Coordinator,
-  acquisition: Acquisition,
-  txn: Txn,
-  call: CallOptions & { readonly signal: AbortSignal },
-): Promise<TxnReply | 'unreachable'> {
-  call.signal.throwIfAborted();
-  acquisition.unanswered += 1;
-  acquisition.mayExist = true;
-  try {
-    const reply = await coordinator.txn(txn, call);
+function unlessToRepeat(acquisition: Acquisition, error: unknown): void {
+  if (!(error instanceof LockkeeperError)) throw error;
+  if (error.outcome === 'rejected' && error.code !== 'closed') {
     acquisition.unanswered -= 1;
-    return reply;
-  } catch (error) {
-    // The reason of an abort says nothing about the copy, even if it looks like an answer of etcd.
-    call.signal.throwIfAborted();
-    if (!(error instanceof LockkeeperError)) throw error;
-    if (error.outcome === 'rejected' && error.code !== 'closed') {
-      acquisition.unanswered -= 1;
-      acquisition.mayExist = acquisition.unanswered > 0;
-    }
-    if (error.code === 'unreachable') {
-      acquisition.trouble = error;
-      return 'unreachable';
-    }
-    if (error.code !== 'lease-not-found') throw error;
-    acquisition.session.end('revoked');
-    throw acquisition.lostWhileWaiting(acquisition.session.lossCause ?? 'revoked');
+    acquisition.mayExist = acquisition.unanswered > 0;
   }
+  if (error.code === 'unreachable') {
+    acquisition.trouble = error;
+    return;
+  }
+  if (error.code !== 'lease-not-found') throw error;
+  acquisition.session.end('revoked');
+  throw acquisition.lostWhileWaiting(acquisition.session.lossCause ?? 'revoked');
 }
 
 function placeAfterPut(acquisition: Acquisition, reply: TxnReply): Enqueued {
-  const neighbours: KeyValue[] = [];
   let free = true;
   for (const nested of reply.results) {
     if (nested.op !== 'txn') throw unexpected(acquisition);
     free &&= nested.succeeded;
-    for (const result of nested.results) if (result.op === 'range') neighbours.push(...result.kvs);
   }
   if (free) return { place: 'held', revision: reply.revision };
+  const neighbours = reply.results.flatMap((nested) =>
+    nested.op === 'txn' ? nested.results.flatMap((result) => (result.op === 'range' ? result.kvs : [])) : [],
+  );
   // Of one that has become a reader already no event will tell: the deciding read does.
   const behind = neighbours.some(isDowngraded) ? undefined : neighbours.map(({ key }) => key);
   return { place: 'queued', revision: reply.revision, behind };

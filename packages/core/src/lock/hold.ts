@@ -77,7 +77,8 @@ export class Hold implements AsyncDisposable {
   /** When work could begin under it: after a lock-delay. */
   #beganAt: number | undefined;
   readonly #revision: bigint;
-  #token: FencingToken;
+  /** Made when it is asked for. */
+  #token: FencingToken | undefined;
   /** Of the work under the lock. */
   readonly #work = new AbortScope();
   readonly #owned: readonly OwnedKey[];
@@ -95,12 +96,6 @@ export class Hold implements AsyncDisposable {
   /** @internal */
   constructor(acquisition: Acquisition, revision: bigint, host: LockHost, options: HoldOptions) {
     this.name = acquisition.name;
-    this.#token = new FencingToken({
-      lineage: acquisition.session.lineage,
-      revision,
-      acquisition: acquisition.id,
-      shared: acquisition.queues.some(({ isOfReaders }) => isOfReaders === true),
-    });
     this.#acquisition = acquisition;
     this.#host = host;
     this.#options = options;
@@ -122,6 +117,15 @@ export class Hold implements AsyncDisposable {
    * becomes a reader (`downgrade`). A reader's token is `shared`: guards refuse no reader because of another one.
    */
   get token(): FencingToken {
+    if (this.#token === undefined) {
+      const { id, session, queues } = this.#acquisition;
+      this.#token = new FencingToken({
+        lineage: session.lineage,
+        revision: this.#revision,
+        acquisition: id,
+        shared: queues.some(({ isOfReaders }) => isOfReaders === true),
+      });
+    }
     return this.#token;
   }
 
@@ -251,17 +255,17 @@ export class Hold implements AsyncDisposable {
     try {
       return await work();
     } catch (error) {
-      if (this.#acquisition.scope.signal.aborted) this.fence();
+      if (this.#acquisition.scope.aborted) this.fence();
       throw error;
     }
   }
 
   /** Goes on in shared mode. Resolves when every guard of the hold refuses what its exclusive token may still send. */
   protected async claimShared(): Promise<void> {
-    this.#token = new FencingToken({ ...this.#token, shared: true });
+    this.#token = new FencingToken({ ...this.token, shared: true });
     const { claims, claimTimeoutMs } = this.#options;
     const { signal } = this.#acquisition.scope;
-    await claimAll(this.#host.options.clock, claims, this.#token, claimTimeoutMs, signal);
+    await claimAll(this.#host.options.clock, claims, this.token, claimTimeoutMs, signal);
   }
 
   /** @internal Why it was lost, also where that came to light only at the release. */
@@ -305,10 +309,10 @@ export class Hold implements AsyncDisposable {
   }
 
   async #release(): Promise<ReleaseAnswer> {
-    const sealed = await this.#seal();
-    await this.#outlastMinimum();
+    const sealed = this.#hasToSeal ? await this.#seal() : undefined;
+    if (this.#options.minHoldMs > 0) await this.#outlastMinimum();
     this.#acquisition.isReleased = true;
-    const ending = await within(this.#host.options.clock, RELEASE_TIMEOUT_MS, this.#end());
+    const ending = await this.#confirmed();
     // Nobody confirmed it, and the key ends with its lease at the latest. The hold was not lost before.
     if (ending === undefined || ending === 'session-lost') return { outcome: 'unknown', sealed };
     if (ending === 'deleted') return { outcome: 'released', sealed };
@@ -328,17 +332,41 @@ export class Hold implements AsyncDisposable {
     this.#capTimer = this.#host.options.clock.setTimer(leftMs, onCap, { ref: false });
   }
 
+  get #hasToSeal(): boolean {
+    return this.#options.sealOnRelease && this.#options.claims.length > 0;
+  }
+
   /** Held for as long as it may be: lost to the work, then sealed and given back, in that order whoever releases it. */
   #reachCap(): void {
     this.#lose('max-hold');
-    void this.#end(this.#seal());
+    void this.#end(this.#hasToSeal ? this.#seal() : undefined);
   }
 
   /** The lock stays taken until its minimum has passed, or the session is lost. */
   async #outlastMinimum(): Promise<void> {
     const leftMs = this.#options.minHoldMs - this.#heldMs();
-    const { signal } = this.#acquisition.scope;
+    const { scope: signal } = this.#acquisition;
     if (leftMs > 0) await sleep(this.#host.options.clock, leftMs, { signal }).catch(() => undefined);
+  }
+
+  /** How it ended, or `undefined` where that is not known in time. Mostly the first try tells, and needs no timer. */
+  #confirmed(): Promise<Ending | undefined> {
+    const { clock, coordinator, logger } = this.#host.options;
+    if (this.#ending !== undefined) return within(clock, RELEASE_TIMEOUT_MS, this.#ending);
+    const begunAt = clock.now();
+    return new Promise((resolve) => {
+      let timer: Timer | undefined;
+      const ending = endAcquisition(coordinator, this.#acquisition, logger, () => {
+        this.#host.inBackground(ending);
+        const leftMs = Math.max(0, RELEASE_TIMEOUT_MS - (clock.now() - begunAt));
+        timer = clock.setTimer(leftMs, () => resolve(undefined));
+      });
+      this.#ending = ending;
+      void ending.then((how) => {
+        timer?.cancel();
+        resolve(how);
+      });
+    });
   }
 
   /** @param sealed - what the key is kept for; never rejects. */
@@ -352,9 +380,8 @@ export class Hold implements AsyncDisposable {
     return this.#ending;
   }
 
-  async #seal(): Promise<boolean | undefined> {
-    const { claims, claimTimeoutMs, sealOnRelease } = this.#options;
-    if (!sealOnRelease || claims.length === 0) return undefined;
+  #seal(): Promise<boolean> {
+    const { claims, claimTimeoutMs } = this.#options;
     const { clock, logger } = this.#host.options;
     return sealAll(clock, claims, this.token, claimTimeoutMs, logger);
   }

@@ -6,8 +6,8 @@ describe('the key layout', () => {
     const layout = new KeyLayout('billing');
     const queue = layout.lock('invoices');
     expect(queue.rivals).toEqual({ key: 'billing/lock/invoices/', rangeEnd: 'billing/lock/invoices0' });
-    expect(layout.contender(queue.keys, 0x694d71ddn, 0)).toBe('billing/lock/invoices/694d71dd');
-    expect(layout.contender(queue.keys, 0x694d71ddn, 2)).toBe('billing/lock/invoices/694d71dd.2');
+    expect(layout.contender(queue.keys, '694d71dd', 0)).toBe('billing/lock/invoices/694d71dd');
+    expect(layout.contender(queue.keys, '694d71dd', 2)).toBe('billing/lock/invoices/694d71dd.2');
     expect(layout.lineage).toBe('billing/lineage');
   });
 

@@ -2,6 +2,7 @@ import { type KeySpan, prefixSpan } from '../coordinator/coordinator.ts';
 import { invalidOption } from '../validation.ts';
 
 const MAX_BYTES = 1_024;
+const UNRESERVED = /^[\w.~-]+$/;
 
 /**
  * One segment of a key: RFC 3986's unreserved characters stand for themselves, all others are
@@ -18,6 +19,7 @@ export function keySegment(field: string, value: unknown): string {
       `expected at most ${MAX_BYTES} bytes of UTF-8, got ${Buffer.byteLength(value)}`,
     );
   }
+  if (UNRESERVED.test(value)) return value;
   try {
     return encodeURIComponent(value).replace(
       /[!'()*]/g,
@@ -165,8 +167,8 @@ export class KeyLayout {
    * The key of one contender. Go's `concurrency.Mutex` and `etcdctl lock` use the lease alone, in hex, and
    * queue with ours; contenders of one session after the first add a slot.
    */
-  contender(folder: string, lease: bigint, slot: number): string {
-    return `${folder}${lease.toString(16)}${slot === 0 ? '' : `.${slot}`}`;
+  contender(folder: string, leaseHex: string, slot: number): string {
+    return slot === 0 ? folder + leaseHex : `${folder}${leaseHex}.${slot}`;
   }
 
   /** Of a queue's folder, or a slot: there from a holder's beginning until its release. See lock-delay. */

@@ -1,5 +1,6 @@
 import { sleep } from '../clock.ts';
 import type { Coordinator, Operation } from '../coordinator/coordinator.ts';
+import type { AbortSignalLike } from '../signals.ts';
 import type { Acquisition } from './acquisition.ts';
 import { untilReached } from './back-off.ts';
 
@@ -15,7 +16,7 @@ export async function observeLockDelay(
   coordinator: Coordinator,
   acquisition: Acquisition,
   lockDelayMs: number,
-  signal: AbortSignal,
+  signal: AbortSignalLike,
 ): Promise<void> {
   const vanished = await leaveMark(coordinator, acquisition, signal);
   if (vanished) await sleep(coordinator.clock, lockDelayMs, { signal });
@@ -27,7 +28,7 @@ export async function observeLockDelay(
 async function leaveMark(
   coordinator: Coordinator,
   acquisition: Acquisition,
-  signal: AbortSignal,
+  signal: AbortSignalLike,
 ): Promise<boolean> {
   const { id, places, marks, lineageCompare, session } = acquisition;
   const success = marks.flatMap((key): Operation[] => [

@@ -1,7 +1,7 @@
 import type { LockkeeperError } from '../errors.ts';
 import type { ResolvedOptions } from '../options.ts';
 import type { Session } from '../session/session.ts';
-import type { AbortScope } from '../signals.ts';
+import type { AbortSignalLike } from '../signals.ts';
 import type { Hold } from './hold.ts';
 import type { KeyLayout } from './key-layout.ts';
 import type { OwnershipWatch } from './ownership-watch.ts';
@@ -20,13 +20,15 @@ export interface LockHost {
   readonly ownership: OwnershipWatch;
   readonly mirrors: QueueMirrors;
   /** Aborts when the keeper closes. */
-  readonly closing: AbortSignal;
+  readonly closing: AbortSignalLike;
   /** Why no session could be opened, at the last try. */
   trouble: LockkeeperError | undefined;
-  /** The session that all share and that stands; opens one where there is none. */
-  session(scope: AbortScope): Promise<Session>;
+  /** The session that all share, if there is one that stands. */
+  standingSession(): Session | undefined;
+  /** The same; opens one where there is none. */
+  session(signal: AbortSignalLike): Promise<Session>;
   /** A session for one member, which ends with it: whoever gets it joins it, and retires it. */
-  ownSession(ttlMs: number, signal: AbortSignal): Promise<Session>;
+  ownSession(ttlMs: number, signal: AbortSignalLike): Promise<Session>;
   /** Work that goes on after the caller got an answer, and never rejects; `close()` waits for it. */
   inBackground(work: Promise<unknown>): void;
 }

@@ -2,7 +2,7 @@ import type { Clock } from '../clock.ts';
 import type { KeyValue, Operation } from '../coordinator/coordinator.ts';
 import { checkTtl } from '../options.ts';
 import type { Session } from '../session/session.ts';
-import { AbortScope, within } from '../signals.ts';
+import { AbortScope, type AbortSignalLike, within } from '../signals.ts';
 import { publish } from '../telemetry.ts';
 import { checkObject, invalidOption } from '../validation.ts';
 import {
@@ -80,7 +80,7 @@ export class Lock<H extends Hold = Hold> {
    */
   async acquire(options: AcquireOptions = {}): Promise<H> {
     const attempt = this.#resolve(options);
-    this.#host.surroundings.refuseIfHeld(this.#target.queues.flatMap(({ family }) => family ?? []));
+    this.#host.surroundings.refuseIfHeld(this.#target.queues);
     const { hold, holder } = await this.#attempt(attempt.waitTimeoutMs === 0 ? 'try' : 'queue', attempt);
     if (hold !== undefined) return hold;
     throw waitTimeout(
@@ -153,7 +153,8 @@ export class Lock<H extends Hold = Hold> {
   }
 
   async #attempt(mode: EnqueueMode, attempt: Attempt): Promise<TryAcquired<H>> {
-    using scope = new AbortScope().follow(this.#host.closing).follow(attempt.signal);
+    // Not `using`, here and below: what that compiles to is dear on a path that every acquire takes.
+    const scope = new AbortScope().follow(this.#host.closing).follow(attempt.signal);
     const wait = new WaitLimit(titleOf(this.#target), attempt.waitTimeoutMs, this.#host, scope);
     this.#host.waits.add(wait);
     try {
@@ -163,6 +164,7 @@ export class Lock<H extends Hold = Hold> {
       }
     } finally {
       this.#host.waits.delete(wait);
+      scope[Symbol.dispose]();
     }
   }
 
@@ -178,33 +180,35 @@ export class Lock<H extends Hold = Hold> {
     mayStartOver: boolean,
   ): Promise<TryAcquired<H> | undefined> {
     const { coordinator } = this.#host.options;
-    const session = await this.#session(overall);
+    const session = this.#shared() ?? (await this.#openSession(overall));
     const acquisition = new Acquisition(this.#target, session, this.#host.layout, this.#host.options);
     if (this.#ownTtlMs !== undefined) session.retire();
-    wait.trouble = () => acquisition.trouble;
-    using scope = new AbortScope().follow(overall).follow(acquisition.scope);
+    wait.acquisition = acquisition;
+    const scope = new AbortScope().follow(overall).follow(acquisition.scope);
     let token: bigint | undefined;
     let hold: H | undefined;
     try {
       const { admit, claimsOf } = this.#target;
-      const enqueued = await enqueue(coordinator, acquisition, admit ? 'queue' : mode, scope.signal);
+      const enqueued = await enqueue(coordinator, acquisition, admit ? 'queue' : mode, scope);
       if (enqueued.place === 'busy') return this.#leaveIt(acquisition, enqueued.holder);
       token = enqueued.revision;
       acquisition.queuedAt(token);
       if (enqueued.place === 'queued') {
         wait.queuedBehind(acquisition, enqueued.behind);
-        if (!admit) await waitTurn(this.#host, acquisition, token, enqueued.behind, scope.signal);
+        if (!admit) await waitTurn(this.#host, acquisition, token, enqueued.behind, scope);
       }
-      const admitted = (await admit?.(coordinator, acquisition, mode, scope.signal, () => wait.inLine())) ?? {
-        revision: token,
-      };
-      if (!('revision' in admitted)) return this.#leaveIt(acquisition, admitted.holder);
+      let revision = token;
+      if (admit !== undefined) {
+        const admitted = await admit(coordinator, acquisition, mode, scope, () => wait.inLine());
+        if (!('revision' in admitted)) return this.#leaveIt(acquisition, admitted.holder);
+        revision = admitted.revision;
+      }
       wait.lift();
-      const terms = { ...attempt, claims: claimsOf?.(acquisition) ?? attempt.claims };
+      const terms = claimsOf === undefined ? attempt : { ...attempt, claims: claimsOf(acquisition) };
       // The target says what it gives.
-      hold = new (this.#target.Hold ?? Hold)(acquisition, admitted.revision, this.#host, terms) as H;
+      hold = new (this.#target.Hold ?? Hold)(acquisition, revision, this.#host, terms) as H;
       if (isComplete(acquisition, terms)) hold.begin();
-      else await this.#complete(hold, acquisition, terms, scope.signal);
+      else await this.#complete(hold, acquisition, terms, scope);
       scope.throwIfAborted();
       if (hold.loss !== undefined) throw acquisition.lostWhileWaiting(hold.loss.lossCause ?? 'key-deleted');
       this.#tellGranted(hold, wait.waitedMs());
@@ -217,6 +221,8 @@ export class Lock<H extends Hold = Hold> {
       // Whoever gave up gets the answer now; whoever is told of a failure finds the queue without his key.
       if (!overall.aborted) await within(this.#host.options.clock, GONE_WITHIN_MS, gone);
       throw error;
+    } finally {
+      scope[Symbol.dispose]();
     }
   }
 
@@ -228,16 +234,16 @@ export class Lock<H extends Hold = Hold> {
     hold: Hold,
     acquisition: Acquisition,
     attempt: Attempt,
-    signal: AbortSignal,
+    signal: AbortSignalLike,
   ): Promise<void> {
     const { clock, coordinator } = this.#host.options;
     using scope = new AbortScope().follow(signal).follow(hold.signal);
     try {
       if (attempt.lockDelayMs !== undefined)
-        await observeLockDelay(coordinator, acquisition, attempt.lockDelayMs, scope.signal);
+        await observeLockDelay(coordinator, acquisition, attempt.lockDelayMs, scope);
       hold.begin();
       await claimAll(clock, attempt.claims, hold.token, attempt.claimTimeoutMs, scope.signal);
-      await freshen(clock, acquisition.session, scope.signal);
+      await freshen(clock, acquisition.session, scope);
     } catch (error) {
       // Where the session was lost too, that is what whoever waits is told.
       signal.throwIfAborted();
@@ -246,11 +252,15 @@ export class Lock<H extends Hold = Hold> {
     }
   }
 
-  async #session(scope: AbortScope): Promise<Session> {
+  #shared(): Session | undefined {
+    return this.#ownTtlMs === undefined ? this.#host.standingSession() : undefined;
+  }
+
+  async #openSession(scope: AbortScope): Promise<Session> {
     try {
       scope.throwIfAborted();
       if (this.#ownTtlMs === undefined) return await this.#host.session(scope);
-      return await this.#host.ownSession(this.#ownTtlMs, scope.signal);
+      return await this.#host.ownSession(this.#ownTtlMs, scope);
     } catch (error) {
       this.#tellGaveUp(undefined, error);
       throw error;
@@ -318,7 +328,7 @@ function isLeaseGone({ session, unanswered }: Acquisition): boolean {
  * Rejects when the session is lost instead, or the signal gives up: a hold whose key is gone has left its session,
  * whose loss then no longer aborts the signal.
  */
-async function freshen(clock: Clock, session: Session, signal: AbortSignal): Promise<void> {
+async function freshen(clock: Clock, session: Session, signal: AbortSignalLike): Promise<void> {
   const backOff = new BackOff(clock);
   signal.throwIfAborted();
   while (!isFresh(session)) {

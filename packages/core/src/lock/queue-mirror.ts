@@ -99,7 +99,7 @@ export class QueueMirror {
 
   /** A linearizable read, and a watch of everything after it. Never rejects. */
   async #read(pause?: BackOff): Promise<void> {
-    const { signal } = this.#scope;
+    const signal = this.#scope;
     const { clock } = this.#coordinator;
     this.#stop();
     try {
@@ -196,7 +196,7 @@ export class QueueMirror {
   }
 
   #end(): void {
-    if (this.#scope.signal.aborted) return;
+    if (this.#scope.aborted) return;
     this.#scope.abort(new Error('nobody waits any more'));
     this.#stop();
     this.#onOver();

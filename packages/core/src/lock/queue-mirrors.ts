@@ -1,5 +1,5 @@
 import type { Coordinator } from '../coordinator/coordinator.ts';
-import { unlessAborted } from '../signals.ts';
+import { type AbortSignalLike, unlessAborted } from '../signals.ts';
 import type { Acquisition, QueuePlace } from './acquisition.ts';
 import { QueueMirror, Seat, type Verdict } from './queue-mirror.ts';
 import { spanOf } from './queue-view.ts';
@@ -21,7 +21,7 @@ export class QueueMirrors {
     { session }: Acquisition,
     place: QueuePlace,
     token: bigint,
-    signal: AbortSignal,
+    signal: AbortSignalLike,
   ): Promise<Verdict> {
     signal.throwIfAborted();
     const mirror = this.#mirrorOf(place);

@@ -1,6 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { LockkeeperError } from '../errors.ts';
 import type { Hold } from './hold.ts';
+import type { Queue } from './key-layout.ts';
 
 interface Surrounding {
   readonly owner: Surroundings;
@@ -18,11 +19,12 @@ const storage = new AsyncLocalStorage<Surrounding>();
 export class Surroundings {
   readonly #running = new Set<Promise<unknown>>();
 
-  /** @throws LockkeeperError `not-reentrant` where a surrounding hold is of one of these families. */
-  refuseIfHeld(families: readonly string[]): void {
+  /** @throws LockkeeperError `not-reentrant` where a surrounding hold is of a family of one of these queues. */
+  refuseIfHeld(queues: readonly Queue[]): void {
     for (let at = storage.getStore(); at !== undefined; at = at.outer) {
       const { standing } = at.hold;
-      const waits = at.owner === this && at.hold.families.some((family) => families.includes(family));
+      const waits =
+        at.owner === this && at.hold.families.some((held) => queues.some(({ family }) => family === held));
       if (waits && (standing === 'held' || standing === 'suspect')) {
         throw new LockkeeperError(
           'not-reentrant',

@@ -11,8 +11,8 @@ import type { LockHost } from './lock-host.ts';
  * not answer; who asks not to wait is told so after a call's time.
  */
 export class WaitLimit {
-  /** Why etcd could not be reached at the last try. */
-  trouble: () => LockkeeperError | undefined;
+  /** Of the last attempt. */
+  acquisition: Acquisition | undefined;
   readonly #clock: Clock;
   readonly #begunAt: number;
   readonly #timer: Timer | undefined;
@@ -20,7 +20,6 @@ export class WaitLimit {
   #queued = false;
 
   constructor(title: string, waitTimeoutMs: number | undefined, host: LockHost, scope: AbortScope) {
-    this.trouble = () => host.trouble;
     this.#clock = host.options.clock;
     this.#begunAt = this.#clock.now();
     if (waitTimeoutMs === undefined) return;
@@ -33,7 +32,7 @@ export class WaitLimit {
             limitMs,
             this.#behind === undefined ? 'queued' : `queued behind ${this.#behind.join(', ')}`,
           )
-        : notReached(title, limitMs, this.trouble()),
+        : notReached(title, limitMs, (this.acquisition ?? host).trouble),
     );
   }
 

@@ -1,7 +1,7 @@
 import { type Clock, sleep } from '../clock.ts';
 import type { CallOptions, Coordinator, KeyValue, RangeRequest, Watch } from '../coordinator/coordinator.ts';
 import type { LockkeeperError } from '../errors.ts';
-import { AbortScope } from '../signals.ts';
+import { AbortScope, type AbortSignalLike } from '../signals.ts';
 import { type Acquisition, isDowngraded, type QueuePlace } from './acquisition.ts';
 import { BackOff, untilReached } from './back-off.ts';
 import type { SpoilCause } from './hold.ts';
@@ -25,7 +25,7 @@ export async function waitTurn(
   acquisition: Acquisition,
   revision: bigint,
   behind: readonly string[] | undefined,
-  signal: AbortSignal,
+  signal: AbortSignalLike,
 ): Promise<void> {
   const [place, ...more] = acquisition.queues;
   const isOne = place !== undefined && more.length === 0;
@@ -46,7 +46,7 @@ async function waitBehind(
   acquisition: Acquisition,
   revision: bigint,
   behind: readonly string[] | undefined,
-  signal: AbortSignal,
+  signal: AbortSignalLike,
 ): Promise<void> {
   const wake = new WakeUp();
   const backOff = new BackOff(coordinator.clock);
@@ -72,7 +72,7 @@ async function somethingHappened(
   predecessors: readonly string[],
   startRevision: bigint,
   wake: WakeUp,
-  signal: AbortSignal,
+  signal: AbortSignalLike,
 ): Promise<void> {
   wake.watchEnded = false;
   const keys = [...acquisition.queues.map(({ key }) => key), ...predecessors];
@@ -102,7 +102,7 @@ async function decide(
   coordinator: Coordinator,
   acquisition: Acquisition,
   token: bigint,
-  signal: AbortSignal,
+  signal: AbortSignalLike,
 ): Promise<Turn> {
   const { places, revision } = await untilReached(coordinator.clock, signal, () =>
     readPlaces(coordinator, acquisition, token, { signal }),
@@ -186,11 +186,11 @@ export class WakeUp {
     this.#listener?.();
   }
 
-  async next(clock: Clock, signal: AbortSignal): Promise<void> {
+  async next(clock: Clock, signal: AbortSignalLike): Promise<void> {
     if (!this.#rung) {
       using scope = new AbortScope().follow(signal);
       this.#listener = () => scope.abort(undefined);
-      await sleep(clock, POLL_MS, { signal: scope.signal }).catch(() => undefined);
+      await sleep(clock, POLL_MS, { signal: scope }).catch(() => undefined);
       this.#listener = undefined;
       signal.throwIfAborted();
     }

@@ -4,7 +4,7 @@ import { LockkeeperError } from '../errors.ts';
 import { readContender } from '../lock/acquisition.ts';
 import type { LockKind } from '../lock/key-layout.ts';
 import type { LockHost } from '../lock/lock-host.ts';
-import { AbortScope } from '../signals.ts';
+import { AbortScope, type AbortSignalLike } from '../signals.ts';
 import { checkCall, invalidOption } from '../validation.ts';
 
 // What the pictures of every kind of lock have in common.
@@ -48,7 +48,7 @@ export type OperatorHost = Pick<LockHost, 'options' | 'layout' | 'closing'>;
 /** What every picture begins with. */
 export interface Inspecting {
   readonly limit: number;
-  readonly call: CallOptions & { readonly signal: AbortSignal };
+  readonly call: CallOptions & { readonly signal: AbortSignalLike };
 }
 
 /** Checks the options, and runs `work` until the keeper closes. */

@@ -1,4 +1,5 @@
 import type { CallOptions, Coordinator } from '../coordinator/coordinator.ts';
+import type { AbortSignalLike } from '../signals.ts';
 
 /** Leases asked after at once. */
 const LOOKUPS_AT_ONCE = 8;
@@ -7,7 +8,7 @@ const LOOKUPS_AT_ONCE = 8;
 export async function readTimes(
   coordinator: Coordinator,
   leases: ReadonlySet<bigint>,
-  call: CallOptions & { readonly signal: AbortSignal },
+  call: CallOptions & { readonly signal: AbortSignalLike },
 ): Promise<{ leftMs: Map<bigint, number>; warnings: string[] }> {
   const leftMs = new Map<bigint, number>();
   const left = [...leases].filter((lease) => lease !== 0n);

@@ -13,6 +13,7 @@ import { type Acquisition, type Admit, type Place, readContender } from '../lock
 import { untilReached } from '../lock/back-off.ts';
 import { readLimit, type SemaphoreKeys } from '../lock/key-layout.ts';
 import { WakeUp } from '../lock/wait-turn.ts';
+import type { AbortSignalLike } from '../signals.ts';
 
 /** A semaphore as one of its users sees it. */
 export interface SemaphorePlan {
@@ -62,7 +63,7 @@ async function look(
   coordinator: Coordinator,
   { name, keys, permits }: SemaphorePlan,
   acquisition: Acquisition,
-  signal: AbortSignal,
+  signal: AbortSignalLike,
 ): Promise<Picture> {
   const [place] = acquisition.queues;
   const token = place?.revision ?? 0n;
@@ -123,7 +124,7 @@ async function takeSlot(
   acquisition: Acquisition,
   { key, bar }: Try,
   stored: string | undefined,
-  signal: AbortSignal,
+  signal: AbortSignalLike,
 ): Promise<bigint | undefined> {
   const [queued] = acquisition.queues;
   if (queued === undefined) return undefined;
@@ -187,7 +188,7 @@ async function barSlot(
   coordinator: Coordinator,
   acquisition: Acquisition,
   { key, bar }: Try,
-  call: CallOptions & { readonly signal: AbortSignal },
+  call: CallOptions & { readonly signal: AbortSignalLike },
 ): Promise<readonly KeyValue[]> {
   const { session } = acquisition;
   session.leaveBehind();
@@ -217,7 +218,7 @@ async function somebodyLeft(
   acquisition: Acquisition,
   { before, revision }: Picture,
   wake: WakeUp,
-  signal: AbortSignal,
+  signal: AbortSignalLike,
 ): Promise<void> {
   let missing = Math.max(1, before - permits + 1);
   const isGone = (event: WatchEvent) => event.type === 'delete';

@@ -1,8 +1,14 @@
 import { randomBytes } from 'node:crypto';
 import type { Clock, Timer } from '../clock.ts';
-import { type CallOptions, type Coordinator, DEFAULT_CALL_TIMEOUT_MS } from '../coordinator/coordinator.ts';
+import {
+  type CallOptions,
+  type Compare,
+  type Coordinator,
+  DEFAULT_CALL_TIMEOUT_MS,
+} from '../coordinator/coordinator.ts';
 import { LockkeeperError, type LossCause } from '../errors.ts';
 import type { Logger } from '../options.ts';
+import type { AbortSignalLike } from '../signals.ts';
 import { publish } from '../telemetry.ts';
 import {
   grantedLease,
@@ -50,7 +56,11 @@ const STALL_MS = 200;
  */
 export class Session {
   readonly lease: bigint;
+  /** As it stands in keys: etcd's clients do not pad it. */
+  readonly leaseHex: string;
   readonly lineage: string;
+  /** True while etcd is in the history that this session began in. */
+  readonly lineageCompare: Compare;
   readonly slots: SlotTable = new SlotTable();
   readonly #coordinator: Coordinator;
   readonly #clock: Clock;
@@ -76,7 +86,7 @@ export class Session {
    */
   static async open(
     options: SessionOptions,
-    call: CallOptions & { readonly signal: AbortSignal },
+    call: CallOptions & { readonly signal: AbortSignalLike },
   ): Promise<Session> {
     const { coordinator, ttlMs, marginMs } = options;
     const lease = randomLeaseId();
@@ -96,7 +106,9 @@ export class Session {
 
   private constructor(options: SessionOptions, lease: bigint, state: LeaseState) {
     this.lease = lease;
+    this.leaseHex = lease.toString(16);
     this.lineage = options.lineage;
+    this.lineageCompare = { key: options.lineageKey, target: 'value', is: '=', to: options.lineage };
     this.#coordinator = options.coordinator;
     this.#clock = options.coordinator.clock;
     this.#lineageKey = options.lineageKey;
@@ -115,7 +127,7 @@ export class Session {
 
   /** The lease in hex, as `etcdctl` prints it. */
   get id(): string {
-    return this.lease.toString(16).padStart(16, '0');
+    return this.leaseHex.padStart(16, '0');
   }
 
   /** The TTL the server granted last, in milliseconds. */

@@ -1,5 +1,6 @@
 import type { Clock } from '../../clock.ts';
 import type { LockkeeperError } from '../../errors.ts';
+import type { AbortSignalLike } from '../../signals.ts';
 import { duration } from '../../validation.ts';
 import type { CallOptions, EndpointHealth } from '../coordinator.ts';
 import { type Attempt, Endpoint, type Send } from './endpoint.ts';
@@ -147,7 +148,7 @@ export class Endpoints {
 interface TryTime {
   readonly until: number;
   readonly shareMs: number;
-  readonly signal: AbortSignal | undefined;
+  readonly signal: AbortSignalLike | undefined;
 }
 
 function exhausted({ what }: CallPlan, failures: readonly Failure[]): LockkeeperError {

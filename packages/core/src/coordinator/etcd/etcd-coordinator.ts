@@ -1,5 +1,6 @@
 import type { Clock } from '../../clock.ts';
 import { LockkeeperError } from '../../errors.ts';
+import type { AbortSignalLike } from '../../signals.ts';
 import { duration } from '../../validation.ts';
 import type {
   CallOptions,
@@ -185,7 +186,11 @@ class EtcdCoordinator implements Coordinator {
     }
   }
 
-  async #waitForTurn({ what }: CallPlan, limitMs: number, signal: AbortSignal | undefined): Promise<void> {
+  async #waitForTurn(
+    { what }: CallPlan,
+    limitMs: number,
+    signal: AbortSignalLike | undefined,
+  ): Promise<void> {
     const place = this.#turns.queue();
     try {
       const waited = await this.#pending.wait(undefined, { limitMs, signal }, () => place.granted);

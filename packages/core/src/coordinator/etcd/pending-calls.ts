@@ -1,10 +1,11 @@
 import { type Clock, timersAreFaked } from '../../clock.ts';
 import { LockkeeperError } from '../../errors.ts';
+import type { AbortSignalLike } from '../../signals.ts';
 import type { Rpc } from './rpc.ts';
 
 export interface Bounds {
   readonly limitMs: number;
-  readonly signal?: AbortSignal | undefined;
+  readonly signal?: AbortSignalLike | undefined;
 }
 
 export type Settled<T> =
@@ -67,7 +68,7 @@ export class PendingCalls {
   }
 
   /** Lets `delayMs` pass. */
-  async pause(delayMs: number, signal?: AbortSignal): Promise<void> {
+  async pause(delayMs: number, signal?: AbortSignalLike): Promise<void> {
     await this.wait(undefined, { limitMs: delayMs, signal }, () => new Promise<never>(() => {}));
   }
 

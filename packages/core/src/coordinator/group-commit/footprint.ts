@@ -23,6 +23,8 @@ export interface Footprint {
 const BYTES_BESIDES = 48;
 const NOT_ASCII = /[^\0-\x7f]/;
 
+const NONE: readonly bigint[] = [];
+
 export function footprintOf(txn: Txn): Footprint {
   const survey = new Survey();
   survey.depth = survey.visit(txn);
@@ -32,7 +34,7 @@ export function footprintOf(txn: Txn): Footprint {
 class Survey implements Footprint {
   readonly reads: KeySpan[] = [];
   readonly writes: KeySpan[] = [];
-  readonly leases: bigint[] = [];
+  leases: readonly bigint[] = NONE;
   depth = 0;
   bytes = 0;
   hasBytes = false;
@@ -59,7 +61,8 @@ class Survey implements Footprint {
       else this.#touch(operation, this.writes);
       if (operation.op !== 'put') continue;
       this.#value(operation.value);
-      if (operation.lease) this.leases.push(operation.lease);
+      if (operation.lease)
+        this.leases = this.leases.includes(operation.lease) ? this.leases : [...this.leases, operation.lease];
     }
     return deepest;
   }

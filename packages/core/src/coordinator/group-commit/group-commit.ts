@@ -71,20 +71,22 @@ export class GroupCommit implements Coordinator {
   readonly watch: Coordinator['watch'] = (request, handler) => this.#inner.watch(request, handler);
 
   txn(txn: Txn, options: CallOptions = {}): Promise<TxnReply> {
-    return new Promise((resolve, reject) => {
+    try {
       const footprint = footprintOf(txn);
-      const { signal } = options;
+      const { signal, timeoutMs = this.#callTimeoutMs } = options;
       // A read may be asked of several members of etcd within its time, and needs no proposal: it stays a read.
       if (footprint.writes.length === 0 || this.#closed || signal?.aborted)
-        return resolve(this.#inner.txn(txn, options));
-      const limitMs = duration('timeoutMs', options.timeoutMs ?? this.#callTimeoutMs, { min: 0 });
-      const until = this.clock.now() + limitMs;
+        return this.#inner.txn(txn, options);
+      const until = this.clock.now() + duration('timeoutMs', timeoutMs, { min: 0 });
       const own = footprint.hasBytes ? withOwnBytes(txn) : txn;
-      const member = new Member({ txn: own, footprint, until, signal, resolve, reject }, this.#onSettled);
+      const member = new Member(own, footprint, until, signal, this.#onSettled);
       this.#queue.push(member);
       this.#newcomers.push(member);
       this.#proceed();
-    });
+      return member.reply;
+    } catch (error) {
+      return Promise.reject(error);
+    }
   }
 
   /** What was not sent yet is rejected, the rest as the coordinator below ends it. */
@@ -197,7 +199,7 @@ export class GroupCommit implements Coordinator {
       this.#await(member);
     }
     try {
-      const call = { signal: flight.signal, timeoutMs: this.#leftUntil(until) };
+      const call = { signal: flight.scope, timeoutMs: this.#leftUntil(until) };
       const reply = await this.#inner.txn(joined(members), call);
       this.#refusals = 0;
       for (const [at, member] of members.entries()) {

@@ -1,20 +1,16 @@
+import { AbortScope, type AbortSignalLike } from '../../signals.ts';
 import type { Txn, TxnReply } from '../coordinator.ts';
 import type { Batchable } from './batch.ts';
 import type { Footprint } from './footprint.ts';
 
-/** What a caller asks for: the transaction, and for how long. */
-export interface Asked {
+/** One transaction on its way through group commit. It settles once, by whatever comes first. */
+export class Member implements Batchable {
   readonly txn: Txn;
   readonly footprint: Footprint;
   /** When its caller stops waiting, on the monotonic clock. */
   readonly until: number;
-  readonly signal: AbortSignal | undefined;
-  readonly resolve: (reply: TxnReply) => void;
-  readonly reject: (error: unknown) => void;
-}
-
-/** One transaction on its way through group commit. It settles once, by whatever comes first. */
-export class Member implements Batchable {
+  readonly signal: AbortSignalLike | undefined;
+  readonly reply: Promise<TxnReply>;
   /** Whether a copy of it is on its way, so that it may be applied. */
   isSent = false;
   /** Whether it was left behind because it touches what an earlier one touches. */
@@ -22,54 +18,50 @@ export class Member implements Batchable {
   isSettled = false;
   /** The batch that it is in while that is on its way. */
   flight: Flight | undefined;
-  readonly #asked: Asked;
   readonly #onSettled: (member: Member) => void;
-  #listens = false;
+  #resolve!: (reply: TxnReply) => void;
+  #reject!: (error: unknown) => void;
+  #onAbort: (() => void) | undefined;
 
-  constructor(asked: Asked, onSettled: (member: Member) => void) {
-    this.#asked = asked;
+  constructor(
+    txn: Txn,
+    footprint: Footprint,
+    until: number,
+    signal: AbortSignalLike | undefined,
+    onSettled: (member: Member) => void,
+  ) {
+    this.txn = txn;
+    this.footprint = footprint;
+    this.until = until;
+    this.signal = signal;
     this.#onSettled = onSettled;
-  }
-
-  get txn(): Txn {
-    return this.#asked.txn;
-  }
-
-  get footprint(): Footprint {
-    return this.#asked.footprint;
-  }
-
-  get until(): number {
-    return this.#asked.until;
-  }
-
-  get signal(): AbortSignal | undefined {
-    return this.#asked.signal;
+    this.reply = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
   }
 
   succeed(reply: TxnReply): void {
-    if (this.#settle()) this.#asked.resolve(reply);
+    if (this.#settle()) this.#resolve(reply);
   }
 
   fail(error: unknown): void {
-    if (this.#settle()) this.#asked.reject(error);
+    if (this.#settle()) this.#reject(error);
   }
 
   /** From here on its signal ends it at once. */
   heedSignal(): void {
     const { signal } = this;
-    if (this.#listens || signal === undefined) return;
-    this.#listens = true;
+    if (this.#onAbort !== undefined || signal === undefined) return;
+    this.#onAbort = () => this.fail(signal.reason);
     if (signal.aborted) this.#onAbort();
     else signal.addEventListener('abort', this.#onAbort, { once: true });
   }
 
-  readonly #onAbort = (): void => this.fail(this.signal?.reason);
-
   #settle(): boolean {
     if (this.isSettled) return false;
     this.isSettled = true;
-    if (this.#listens) this.signal?.removeEventListener('abort', this.#onAbort);
+    if (this.#onAbort !== undefined) this.signal?.removeEventListener('abort', this.#onAbort);
     this.#onSettled(this);
     return true;
   }
@@ -77,19 +69,16 @@ export class Member implements Batchable {
 
 /** A batch on its way. When nobody waits for it any more it is given up. */
 export class Flight {
-  readonly #nobodyWaits = new AbortController();
+  /** Aborts when nobody waits any more. */
+  readonly scope: AbortScope = new AbortScope();
   #left: number;
 
   constructor(members: number) {
     this.#left = members;
   }
 
-  get signal(): AbortSignal {
-    return this.#nobodyWaits.signal;
-  }
-
   leave(): void {
     this.#left -= 1;
-    if (this.#left === 0) this.#nobodyWaits.abort();
+    if (this.#left === 0) this.scope.abort(undefined);
   }
 }
