@@ -1,5 +1,5 @@
 // The benchmark of the locks: `npm run bench`.
-import { type Arguments, describeMachine, main, readArguments, watchMachine } from './command-line.ts';
+import { type Arguments, describeMachine, main, readArguments, say, watchMachine } from './command-line.ts';
 import { type Report, SECTIONS, type SectionName } from './sections.ts';
 
 const NAMES = Object.keys(SECTIONS) as SectionName[];
@@ -23,6 +23,8 @@ async function run({ only, json, ...plan }: Arguments<SectionName>): Promise<voi
   const all = [...reports.values()];
   const machine = machineAfter();
   const servers: Record<string, string> = Object.assign({}, ...all.map((report) => report.servers));
+  const missing: Record<string, string> = Object.assign({}, ...all.map((report) => report.missing));
+  for (const [peer, why] of Object.entries(missing)) say(`${peer} was left out: ${why}`);
   if (!json) {
     for (const { table } of all) process.stdout.write(`${table}\n\n`);
     process.stdout.write(`${describeMachine(machine)}\n`);
@@ -33,6 +35,7 @@ async function run({ only, json, ...plan }: Arguments<SectionName>): Promise<voi
     ratios: Object.assign({}, ...all.map(({ ratios }) => ratios)),
     aims: Object.assign({}, ...all.map(({ aims }) => aims)),
     ...Object.fromEntries([...reports].map(([name, { lines }]) => [name, lines])),
+    missing,
     machine: { ...machine, servers },
   };
   process.stdout.write(`${JSON.stringify(document, null, 2)}\n`);

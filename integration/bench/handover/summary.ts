@@ -1,7 +1,20 @@
 // From hand-overs to ratios of times, ours to theirs: one a round, and the median of those.
 import { quantile, tableOf } from '../figures.ts';
-import { type Handovers, LEVELS } from './measure.ts';
-import type { HandoverContestant } from './worker.ts';
+import { type HandoverContestant, type Handovers, LEVELS } from './measure.ts';
+
+/** What issue 8 aims at, by the names of the lines: at most. */
+const AIMS: Readonly<Record<string, number>> = {
+  'go-mutex@2': 1.1,
+  'go-mutex@100': 1.1,
+  'go-mutex@1000': 0.4,
+  'go-mutex@10x10': 1.2,
+};
+
+const TITLES: Readonly<Record<HandoverContestant, string>> = {
+  lockkeeper: 'Lockkeeper',
+  'etcd3-lock': '`etcd3` Lock, tried again after 50 to 150 ms',
+  'go-mutex': 'Go `concurrency.Mutex`, one client, a session each',
+};
 
 export interface HandoverLine {
   readonly name: string;
@@ -12,11 +25,14 @@ export interface HandoverLine {
   readonly p99Ms: number;
   /** Our time to its; `undefined` for Lockkeeper itself. */
   readonly ratio: number | undefined;
+  readonly aim: number | undefined;
 }
 
 export function summariseHandovers(all: readonly Handovers[]): readonly HandoverLine[] {
   return LEVELS.flatMap(({ name: level, contestants }) =>
-    contestants.map((contestant) => lineOf(level, contestant, all)),
+    contestants
+      .filter((contestant) => all.some((each) => each.contestant === contestant))
+      .map((contestant) => lineOf(level, contestant, all)),
   );
 }
 
@@ -26,28 +42,31 @@ function lineOf(level: string, contestant: HandoverContestant, all: readonly Han
   const latencies = own.flatMap(({ latenciesMs }) => latenciesMs);
   const ratios = own.flatMap(({ round, latenciesMs }) => {
     const ours = here.find((each) => each.contestant === 'lockkeeper' && each.round === round);
-    if (contestant === 'lockkeeper' || ours === undefined || latenciesMs.length === 0) return [];
+    if (contestant === 'lockkeeper' || !ours?.latenciesMs.length || latenciesMs.length === 0) return [];
     return quantile(ours.latenciesMs, 0.5) / quantile(latenciesMs, 0.5);
   });
+  const name = `${contestant}@${level}`;
   return {
-    name: `${contestant}@${level}`,
+    name,
     level,
     contestant,
     count: latencies.length,
     p50Ms: quantile(latencies, 0.5),
     p99Ms: quantile(latencies, 0.99),
     ratio: ratios.length > 0 ? quantile(ratios, 0.5) : undefined,
+    aim: AIMS[name],
   };
 }
 
 export function handoverTable(lines: readonly HandoverLine[]): string {
-  const head = ['waiters', 'hand-over', 'p50 ms', 'p99 ms', 'ratio', 'hand-overs'];
-  const cells = lines.map(({ level, contestant, p50Ms, p99Ms, ratio, count }) => [
+  const head = ['waiters', 'hand-over', 'p50 ms', 'p99 ms', 'ratio', 'aim', 'hand-overs'];
+  const cells = lines.map(({ level, contestant, p50Ms, p99Ms, ratio, aim, count }) => [
     level,
-    contestant === 'lockkeeper' ? 'Lockkeeper' : '`etcd3` Lock, tried again after 50 to 150 ms',
+    TITLES[contestant],
     p50Ms.toFixed(2),
     p99Ms.toFixed(2),
     ratio === undefined ? '' : `${ratio.toFixed(3)} × its time`,
+    aim === undefined ? '' : `≤ ${aim}`,
     `${count}`,
   ]);
   return tableOf(head, cells);

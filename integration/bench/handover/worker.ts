@@ -3,10 +3,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connect } from '@lockkeeper/core';
 import { Etcd3 } from 'etcd3';
-
-export type HandoverContestant = 'lockkeeper' | 'etcd3-lock';
+import { answerLines } from '../line-process.ts';
 
 export interface Order {
+  readonly kind: 'handover';
   readonly name: string;
   readonly waiters: number;
   readonly ms: number;
@@ -23,8 +23,8 @@ interface Contender extends AsyncDisposable {
 
 const TTL_MS = 30_000;
 
-const CONTENDERS: Readonly<Record<HandoverContestant, (endpoint: string) => Promise<Contender>>> = {
-  lockkeeper: async (hosts) => {
+const CONTENDERS = {
+  lockkeeper: async (hosts: string): Promise<Contender> => {
     const keeper = await connect({ hosts, ttlMs: TTL_MS });
     return {
       acquire: (name, signal) =>
@@ -35,7 +35,7 @@ const CONTENDERS: Readonly<Record<HandoverContestant, (endpoint: string) => Prom
       [Symbol.asyncDispose]: () => keeper.close(),
     };
   },
-  'etcd3-lock': async (hosts) => {
+  'etcd3-lock': async (hosts: string): Promise<Contender> => {
     const client = new Etcd3({ hosts });
     return {
       // It fails where the lock is held; how often one tries again is up to its user.
@@ -52,6 +52,9 @@ const CONTENDERS: Readonly<Record<HandoverContestant, (endpoint: string) => Prom
     };
   },
 };
+
+/** Those that this file is the process of. */
+export type Contending = keyof typeof CONTENDERS;
 
 function unlessAborted(signal: AbortSignal, error: unknown): undefined {
   if (!signal.aborted) throw error;
@@ -84,12 +87,7 @@ function now(): number {
 }
 
 const [kind, endpoint = ''] = process.argv.slice(2);
-const contender = await CONTENDERS[kind as HandoverContestant](endpoint);
-process.on('message', (order: Order) => {
-  void goRound(contender, order).then((stamps) => process.send?.(stamps));
-});
-process.on('disconnect', async () => {
-  await contender[Symbol.asyncDispose]();
-  process.exit();
-});
-process.send?.('ready');
+const contender = await CONTENDERS[kind as Contending](endpoint);
+await answerLines((order: Order) => goRound(contender, order));
+await contender[Symbol.asyncDispose]();
+process.exit();

@@ -1,15 +1,18 @@
 // What holds cost while nothing happens: renewals, memory, the processor. Each contestant and number in a process of its
 // own, on an etcd of its own, which counts the renewals.
-import { fork } from 'node:child_process';
-import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { etcdMetric, startEtcd } from '@lockkeeper/testkit';
-import type { Cost, HoldsContestant } from './worker.ts';
+import { LineProcess } from '../line-process.ts';
+import type { HoldsContestant, HoldsOrder } from './worker.ts';
 
-export interface HoldsLine extends Cost {
+export interface HoldsLine {
   readonly contestant: HoldsContestant;
   readonly count: number;
   readonly renewalsPerSecond: number;
+  /** Of the heap, beside what a process has with none, each. */
+  readonly bytesEach: number;
+  /** Of one core, 0 to 1. */
+  readonly cpuShare: number;
 }
 
 const COUNTS = [1, 1_000, 10_000] as const;
@@ -41,19 +44,11 @@ async function look(contestant: HoldsContestant, endpoint: string, count: number
   // A keepalive stream of etcd3 is opened once; each message on it is a renewal.
   const renewals = () =>
     etcdMetric(endpoint, 'grpc_server_msg_received_total', 'grpc_method="LeaseKeepAlive"');
-  const child = fork(worker, [contestant, endpoint, `${count}`, `${TTL_MS}`], {
-    execArgv: [...process.execArgv, '--expose-gc'],
-  });
-  const gone = once(child, 'exit');
-  const failed = gone.then(([code]) => {
-    throw new Error(`a process of the benchmark ended with ${code}`);
-  });
-  const next = async () => (await Promise.race([once(child, 'message'), failed]))[0];
-  await next();
+  await using process = await LineProcess.node(worker, [contestant, endpoint, `${TTL_MS}`], ['--expose-gc']);
+  const ask = async (order: HoldsOrder) => (await process.ask(order)) as number;
+  const bytesEach = await ask({ kind: 'grow', count });
   const before = await renewals();
-  const cost = (await next()) as Cost;
+  const cpuShare = await ask({ kind: 'idle', ms: TTL_MS });
   const renewalsPerSecond = ((await renewals()) - before) / (TTL_MS / 1_000);
-  failed.catch(() => undefined);
-  await gone;
-  return { ...cost, renewalsPerSecond };
+  return { bytesEach, cpuShare, renewalsPerSecond };
 }

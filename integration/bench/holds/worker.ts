@@ -2,15 +2,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connect } from '@lockkeeper/core';
 import { Etcd3 } from 'etcd3';
+import { answerLines } from '../line-process.ts';
 
 export type HoldsContestant = 'lockkeeper' | 'etcd3-lock' | 'waiters';
 
-export interface Cost {
-  /** Of the heap, beside what a process has with none, each. */
-  readonly bytesEach: number;
-  /** Of one core, 0 to 1. */
-  readonly cpuShare: number;
-}
+/** Answered with a number: see {@link growBy} and {@link idle}. */
+export type HoldsOrder =
+  | { readonly kind: 'grow'; readonly count: number }
+  | { readonly kind: 'idle'; readonly ms: number };
 
 /** Acquires one more, or waits in one more place; resolves once that is certain. */
 type Add = (index: number) => Promise<unknown>;
@@ -62,21 +61,25 @@ function heap(): number {
   return process.memoryUsage().heapUsed;
 }
 
-async function measure(kind: HoldsContestant, hosts: string, count: number, ms: number): Promise<Cost> {
-  const add = await CONTESTANTS[kind](hosts, ms);
+/** Resolves with bytes of the heap, beside what a process has with none, each. */
+async function growBy(add: Add, count: number): Promise<number> {
   const before = heap();
   await grow(add, count);
   // The keys of holds are watched only once they have lasted for a moment.
   await sleep(2_000);
-  const bytesEach = (heap() - before) / count;
-  process.send?.('begins');
+  return (heap() - before) / count;
+}
+
+/** Resolves with the share of one core, 0 to 1, while nothing is asked of it. */
+async function idle(ms: number): Promise<number> {
   const cpu = process.cpuUsage();
   await sleep(ms);
   const { user, system } = process.cpuUsage(cpu);
-  return { bytesEach, cpuShare: (user + system) / 1_000 / ms };
+  return (user + system) / 1_000 / ms;
 }
 
-const [kind, hosts = '', count, ms] = process.argv.slice(2);
-process.send?.(await measure(kind as HoldsContestant, hosts, Number(count), Number(ms)), () =>
-  process.exit(),
-);
+const [kind, hosts = '', ttlMs] = process.argv.slice(2);
+const add = await CONTESTANTS[kind as HoldsContestant](hosts, Number(ttlMs));
+await answerLines((order: HoldsOrder) => (order.kind === 'grow' ? growBy(add, order.count) : idle(order.ms)));
+// What it holds ends with its etcd.
+process.exit();

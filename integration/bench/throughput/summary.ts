@@ -8,6 +8,8 @@ export const AIMS: Readonly<Record<string, number>> = {
   'bare@1': 1.1,
   'etcd3-lock@64': 15,
   'etcd3-lock@1000': 40,
+  'go-mutex@64': 2,
+  'go-mutex@1000': 3,
   'redlock-aof@1000': 1.2,
 };
 
