@@ -751,6 +751,17 @@ export const mutations: readonly Mutation[] = [
     ],
   },
   {
+    name: 'a refused batch told as failure to all',
+    harm: 'one dead lease costs others their sessions',
+    edits: [
+      {
+        file: 'coordinator/group-commit/group-commit.ts',
+        find: 'if (!isRefusal(error) || OF_ALL.has(error.code)) {',
+        replace: 'if (OF_ALL.size > 0) {',
+      },
+    ],
+  },
+  {
     name: 'the revision of the nested reply taken for the token',
     harm: 'etcd puts none there',
     edits: [

@@ -142,7 +142,7 @@ export class AcquireRules {
         return true;
       case 'closed':
         // A lease of its own is given back with the hold.
-        return seat.closing || (visit.isolated && mayBeCapped(attempt));
+        return seat.closing || (visit.ownTtlMs !== undefined && mayBeCapped(attempt));
       case 'revoked':
         return this.#observer.wasRevokedOutside(process.name) || process.wasSuspended;
       case 'key-deleted':

@@ -12,6 +12,7 @@ import type { SimulatedProcess } from './process.ts';
 import { ProclaimRules } from './proclaim-rules.ts';
 import { CANDIDATES, type Contender, MARKS } from './queues.ts';
 import { RequestRules } from './request-rules.ts';
+import { SessionRules } from './session-rules.ts';
 import type { GuardedWrite, Resource, StorageListener } from './storage.ts';
 import { StorageRules } from './storage-rules.ts';
 import type { AnyHold } from './target.ts';
@@ -44,6 +45,7 @@ export class Checker implements StorageListener {
   readonly looking: OnlookerRules;
   readonly delays: DelayRules;
   readonly requests: RequestRules;
+  readonly sessions: SessionRules;
   readonly #world: World;
   readonly #etcd: SimulatedEtcd;
   readonly #observer: Observer;
@@ -71,6 +73,7 @@ export class Checker implements StorageListener {
         return held.settledAt !== undefined || held.attempt.seat.closing || mayBeGivenBack(held);
       });
     this.requests = new RequestRules(report);
+    this.sessions = new SessionRules(etcd, report);
     observer.onRequest = (acquisition, request) => this.requests.onRequest(acquisition, request, world.now);
     const permits = new PermitRules(report);
     observer.onLimit = (...limit) => permits.onLimit(...limit);

@@ -4,6 +4,7 @@ import type { Checker } from './checker.ts';
 import { SimulatedConnection, type Surroundings } from './connection.ts';
 import { HoldersWork } from './holders-work.ts';
 import { lookOn } from './onlooker.ts';
+import { Pace } from './pace.ts';
 import type { ClientPlan, Onlooker, Visit } from './plan.ts';
 import type { SimulatedProcess } from './process.ts';
 import type { SimulatedStorage } from './storage.ts';
@@ -23,6 +24,7 @@ export class SimulatedClient {
   readonly process: SimulatedProcess;
   readonly seats: Seat[] = [];
   readonly #parts: ClientParts;
+  readonly #pace: Pace;
   readonly #visiting: Visiting;
   readonly #visits: Promise<unknown>;
   readonly #onlookers: Promise<unknown>;
@@ -35,7 +37,8 @@ export class SimulatedClient {
     const { plan, process, storage, checker, around } = parts;
     this.#parts = parts;
     this.process = process;
-    const work = new HoldersWork(process, storage, checker, around.trace);
+    this.#pace = new Pace(process, plan.momentMs);
+    const work = new HoldersWork(process, this.#pace, storage, checker, around.trace);
     this.#visiting = { process, storage, checker, around, work };
     this.#seat = this.#open();
     this.#visits = Promise.all(plan.workers.map((visits) => this.#runAll(visits))).then(() => {
@@ -102,7 +105,7 @@ export class SimulatedClient {
 
   async #runAll(visits: readonly Visit[]): Promise<void> {
     for (const each of visits) {
-      await this.process.sleep(each.restMs);
+      await this.#pace.pause(each.restMs);
       await visit(each, await this.#seat, this.#visiting);
     }
   }

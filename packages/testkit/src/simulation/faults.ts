@@ -87,9 +87,9 @@ function interfere(fault: Fault, { around, observer }: Stage): void {
       return;
     }
     case 'revoke': {
-      const lease = [...observer.contenders.values()].find(
-        ({ lease }) => etcd.leases.get(lease) === fault.client,
-      )?.lease;
+      const used = new Set([...observer.contenders.values()].map(({ lease }) => lease));
+      const all = fault.isIdle ? [...etcd.leases.keys()].filter((lease) => !used.has(lease)) : [...used];
+      const lease = all.find((each) => etcd.leases.get(each) === fault.client && etcd.isAlive(each));
       if (lease === undefined) return;
       revokeIfThere(lease, etcd, observer);
       return;

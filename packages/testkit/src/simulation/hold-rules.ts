@@ -142,6 +142,7 @@ export class HoldRules {
     for (const held of this.#standing) {
       const { attempt, settledAt } = held;
       if (held.lease !== lease || settledAt !== undefined || attempt.seat.closing) continue;
+      if (mayBeGivenBack(held)) continue;
       if (!this.#observer.isIntact(held)) continue;
       this.#report(
         'revoked-under-work',

@@ -2,6 +2,7 @@ import { type LockkeeperError, prefixSpan, type Term, type WriteHold } from '@lo
 import { GuardError } from '@lockkeeper/fencing';
 import type { Checker } from './checker.ts';
 import type { Held } from './held.ts';
+import type { Pace } from './pace.ts';
 import type { WorkStep } from './plan.ts';
 import type { SimulatedProcess } from './process.ts';
 import type { SimulatedStorage } from './storage.ts';
@@ -16,6 +17,7 @@ export class WorkFailed extends Error {
 /** What a process does under its holds: it reads and writes what they guard, careless of time. */
 export class HoldersWork {
   readonly #process: SimulatedProcess;
+  readonly #pace: Pace;
   readonly #storage: SimulatedStorage;
   readonly #checker: Checker;
   readonly #trace: Trace | undefined;
@@ -23,11 +25,13 @@ export class HoldersWork {
 
   constructor(
     process: SimulatedProcess,
+    pace: Pace,
     storage: SimulatedStorage,
     checker: Checker,
     trace: Trace | undefined,
   ) {
     this.#process = process;
+    this.#pace = pace;
     this.#storage = storage;
     this.#checker = checker;
     this.#trace = trace;
@@ -44,7 +48,7 @@ export class HoldersWork {
       const id = `${name}.${index + 1}`;
       switch (step.do) {
         case 'think':
-          await this.#process.sleep(step.ms);
+          await this.#pace.pause(step.ms);
           break;
         case 'look':
           void held.hold.standing;

@@ -58,13 +58,17 @@ export function makeFaults(
       most: calm ? 8 : 2,
       make: (r, at) => ({ at, kind: 'overwrite key', queue: queue(r), place: place(r) }),
     },
-    { likely: 0.15, most: 2, make: (r, at) => ({ at, kind: 'revoke', client: client(r) }) },
+    {
+      likely: 0.25,
+      most: 4,
+      make: (r, at) => ({ at, kind: 'revoke', client: client(r), isIdle: r.chance(0.5) }),
+    },
     {
       likely: 0.3,
       most: 3,
       make: (r, at) => ({ at, kind: 'stranger queues', queue: queue(r), ms: r.skewed(10, 4_000) }),
     },
-    { likely: 0.15, most: 4, make: (r, at) => ({ at, kind: 'revoke next lease', client: client(r) }) },
+    { likely: 0.25, most: 4, make: (r, at) => ({ at, kind: 'revoke next lease', client: client(r) }) },
   ];
   const faults = kinds
     .flatMap(({ likely, most, make }) =>

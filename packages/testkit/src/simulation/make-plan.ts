@@ -5,6 +5,7 @@ import { Random } from './random.ts';
 import { queuesOf, type Target } from './target.ts';
 
 const NAMES = ['red', 'green', 'blue'] as const;
+const MORE_NAMES = ['black', 'white', 'grey'] as const;
 
 /** What of all kinds there is in a world, and how often each kind is wanted. */
 interface Things {
@@ -62,9 +63,6 @@ export function makePlan(seed: string): Plan {
   };
 }
 
-/** Between the moments in which a crowd acts. */
-const MOMENT_MS = 1_000;
-
 const UNDISTURBED: NetworkPlan = {
   slow: 0,
   slowestMs: 50,
@@ -97,25 +95,28 @@ function makeClient(
   claiming: boolean,
   calm: boolean,
 ): ClientPlan {
-  // A crowd acts in the same moments, so that much of what it does goes out together.
+  // A crowd acts in the same moments, and about more things, so that much of what it does goes out together.
   const crowd = random.fork('crowd');
-  const isCrowd = crowd.chance(0.25);
+  const isCrowd = crowd.chance(0.35);
+  const isolated = crowd.pick([0.1, 0.5, 1]);
   const few = random.whole(1, 3);
   const workers = Array.from({ length: isCrowd ? crowd.whole(4, 8) : few }, (_, worker) => {
     const visits: Visit[] = [];
     const count = random.whole(1, 6);
     for (let at = 0; at < count; at += 1) {
       const id = `${name}.${worker + 1}.${at + 1}`;
-      const visit = makeVisit(random.fork(id), id, things, lasting / count, claiming, calm);
-      visits.push(isCrowd ? inCrowd(visit, crowd) : visit);
+      const about = isCrowd ? { ...things, names: [...things.names, ...MORE_NAMES] as const } : things;
+      const visit = makeVisit(random.fork(id), id, about, lasting / count, claiming, calm);
+      visits.push(isCrowd ? inCrowd(visit, crowd, isolated) : visit);
     }
     return visits;
   });
   return {
     name,
     clockRate: random.chance(0.5) ? 1 : random.between(0.95, 1.05),
-    ttlMs: random.pick([2_000, 3_000, 5_000]),
+    ttlMs: makeTtl(random),
     groupCommit: random.fork('group commit').chance(0.75),
+    momentMs: isCrowd ? crowd.pick([250, 1_000, 3_000]) : undefined,
     workers,
     onlookers: things.kinds.includes('election')
       ? makeOnlookers(random.fork('onlookers'), things, lasting)
@@ -123,11 +124,12 @@ function makeClient(
   };
 }
 
-function inCrowd(visit: Visit, random: Random): Visit {
-  const restMs = Math.floor(visit.restMs / MOMENT_MS) * MOMENT_MS;
-  const isolated = visit.isolated || random.chance(0.3);
+function inCrowd(visit: Visit, random: Random, isolated: number): Visit {
+  const ownTtlMs = visit.ownTtlMs ?? (random.chance(isolated) ? makeTtl(random) : undefined);
   const abortAfterMs = random.chance(0.3) ? random.skewed(0, 3_000) : visit.abortAfterMs;
-  return { ...visit, restMs, isolated, abortAfterMs };
+  // Most of them leave together too.
+  const last: WorkStep[] = random.chance(0.7) ? [{ do: 'think', ms: 0 }] : [];
+  return { ...visit, ownTtlMs, abortAfterMs, work: [...visit.work, ...last] };
 }
 
 function makeOnlookers(random: Random, { names }: Things, lasting: number): Onlooker[] {
@@ -138,6 +140,10 @@ function makeOnlookers(random: Random, { names }: Things, lasting: number): Onlo
     forMs: random.chance(0.3) ? random.between(0, lasting) : undefined,
     slowMs: random.pick([0, 20, 500]),
   }));
+}
+
+function makeTtl(random: Random): number {
+  return random.pick([2_000, 3_000, 5_000]);
 }
 
 function makeDelay(random: Random): number | undefined {
@@ -212,10 +218,10 @@ function makeManners(
   };
 }
 
-function makeLifetime(random: Random): Pick<Visit, 'isolated' | 'minHoldMs' | 'maxHoldMs'> {
+function makeLifetime(random: Random): Pick<Visit, 'ownTtlMs' | 'minHoldMs' | 'maxHoldMs'> {
   const minHoldMs = random.chance(0.08) ? random.skewed(0, 3_000) : 0;
   return {
-    isolated: random.chance(0.1),
+    ownTtlMs: random.chance(0.1) ? makeTtl(random) : undefined,
     minHoldMs,
     maxHoldMs: random.chance(0.1) ? minHoldMs + random.skewed(50, 6_000) : undefined,
   };

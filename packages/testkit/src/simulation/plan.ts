@@ -58,6 +58,8 @@ export interface ClientPlan {
   readonly ttlMs: number;
   /** Whether what its keeper writes at the same time goes out as one transaction. */
   readonly groupCommit: boolean;
+  /** Between the moments at which all that rests or thinks goes on together; `undefined`: each goes on by itself. */
+  readonly momentMs: number | undefined;
   /** What it does, several things at a time, each list one after another. */
   readonly workers: readonly (readonly Visit[])[];
   /** Elections that it observes. */
@@ -81,8 +83,8 @@ export interface Visit {
   readonly restMs: number;
   /** `using` an election is to run work as its leader. */
   readonly how: 'acquire' | 'try' | 'using';
-  /** On a lease of its own. */
-  readonly isolated: boolean;
+  /** Of a lease of its own; `undefined`: on its keeper's. */
+  readonly ownTtlMs: number | undefined;
   readonly minHoldMs: number;
   readonly maxHoldMs: number | undefined;
   readonly waitTimeoutMs: number | undefined;
@@ -116,9 +118,11 @@ export type WorkStep =
 export type Fault = { readonly at: number } & (
   | { readonly kind: 'stop' | 'suspend' | 'cut off'; readonly client: string; readonly ms: number }
   | {
-      readonly kind: 'kill' | 'close' | 'break watches' | 'revoke' | 'revoke next lease';
+      readonly kind: 'kill' | 'close' | 'break watches' | 'revoke next lease';
       readonly client: string;
     }
+  /** The lease of its oldest key, or of its oldest session without one: nothing tells the client of that. */
+  | { readonly kind: 'revoke'; readonly client: string; readonly isIdle: boolean }
   | { readonly kind: 'step wall time'; readonly client: string; readonly ms: number }
   | {
       readonly kind: 'stop etcd' | 'restart etcd' | 'lose leader' | 'stop storage';

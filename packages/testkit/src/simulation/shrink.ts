@@ -124,7 +124,7 @@ class Shrinking {
       if (visit.abortAfterMs !== undefined) await simpler((other) => ({ ...other, abortAfterMs: undefined }));
       if (visit.waitTimeoutMs !== undefined)
         await simpler((other) => ({ ...other, waitTimeoutMs: undefined }));
-      if (visit.isolated) await simpler((other) => ({ ...other, isolated: false }));
+      if (visit.ownTtlMs !== undefined) await simpler((other) => ({ ...other, ownTtlMs: undefined }));
       if (visit.minHoldMs > 0) await simpler((other) => ({ ...other, minHoldMs: 0 }));
       if (visit.maxHoldMs !== undefined) await simpler((other) => ({ ...other, maxHoldMs: undefined }));
       if (visit.end !== 'release') await simpler((other) => ({ ...other, end: 'release' }));

@@ -59,6 +59,7 @@ export async function simulate(
     );
   };
   process.on('unhandledRejection', onUnhandled);
+  using _ = simulation.checker.sessions.listen();
   try {
     await simulation.play();
   } finally {

@@ -70,9 +70,9 @@ class OneVisit {
   }
 
   async make(): Promise<void> {
-    const { how, target, waitTimeoutMs, isolated } = this.#plan;
+    const { how, target, waitTimeoutMs, ownTtlMs } = this.#plan;
     const waits = waitTimeoutMs === undefined ? '' : `, waits ${Math.round(waitTimeoutMs)} ms`;
-    this.#say(`${how} ${this.#what}${isolated ? ', isolated' : ''}${waits}`);
+    this.#say(`${how} ${this.#what}${ownTtlMs === undefined ? '' : ', isolated'}${waits}`);
     this.#perhapsAsk();
     if (how !== 'using') return this.#holding();
     return target.kind === 'election' ? this.#leading(target.name) : this.#using();
@@ -141,19 +141,19 @@ class OneVisit {
   }
 
   async #acquire(): Promise<AnyHold | undefined> {
-    const { target, how, isolated, id } = this.#plan;
+    const { target, how, ownTtlMs, id } = this.#plan;
     const { keeper } = this.#seat;
     if (target.kind === 'election')
-      return electionOf(keeper, target.name, { isolated }).campaign({ ...this.#options, value: id });
+      return electionOf(keeper, target.name, { ttlMs: ownTtlMs }).campaign({ ...this.#options, value: id });
     const lock = this.#acquirable(target);
     return how === 'try' ? (await lock.tryAcquire(this.#options)).hold : lock.acquire(this.#options);
   }
 
   #acquirable(target: Exclude<Visit['target'], { kind: 'election' }>): Acquirable {
-    const { isolated, claims } = this.#plan;
+    const { ownTtlMs, claims } = this.#plan;
     const { storage, process } = this.#visiting;
     const guardsOf = (resource: string) => (claims ? [storage.guardFor(process, resource)] : []);
-    return acquirableOf(this.#seat.keeper, target, { isolated }, guardsOf);
+    return acquirableOf(this.#seat.keeper, target, { ttlMs: ownTtlMs }, guardsOf);
   }
 
   async #using(): Promise<void> {
@@ -185,7 +185,7 @@ class OneVisit {
   /** Leads, and again after each term that is lost before its work is done. */
   async #leading(name: string): Promise<void> {
     const { checker } = this.#visiting;
-    const { isolated, id } = this.#plan;
+    const { ownTtlMs, id } = this.#plan;
     const { waitTimeoutMs: _, ...options } = this.#options;
     const terms: Held[] = [];
     let attempt = this.#begin();
@@ -202,7 +202,7 @@ class OneVisit {
       return work;
     };
     try {
-      const election = electionOf(this.#seat.keeper, name, { isolated });
+      const election = electionOf(this.#seat.keeper, name, { ttlMs: ownTtlMs });
       const result = await election.run({ ...options, value: id }, lead);
       this.#say(`led ${this.#what}`);
       if (result !== id) checker.report('false-result', `${this.#what}: its work returned ${result}`);

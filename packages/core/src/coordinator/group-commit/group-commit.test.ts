@@ -257,6 +257,18 @@ describe('a refused batch', () => {
     expect((await outcomes).filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
   });
 
+  test('is not blamed on whoever is left of it: the dead lease may be that of one who has given up', async () => {
+    await below.grant({ lease: 7n, ttlMs: 60_000 });
+    const controller = new AbortController();
+    const gaveUp = group.txn(create('a', { lease: 666n }), { signal: controller.signal });
+    const stays = group.txn(create('b', { lease: 7n }));
+    await endOfTurn();
+    controller.abort('enough');
+    await expect(gaveUp).rejects.toBe('enough');
+    await applyAll();
+    await expect(stays).resolves.toMatchObject({ succeeded: true });
+  });
+
   test('for the load, or its size: smaller ones, after a pause, and no burst', async () => {
     const calls = Array.from({ length: 100 }, (_, at) => group.txn(create(`k${at}`), { timeoutMs: 60_000 }));
     await endOfTurn();

@@ -227,7 +227,8 @@ export class GroupCommit implements Coordinator {
       this.#queue = [...left, ...this.#queue];
       return;
     }
-    const leases = new Set(left.flatMap(({ footprint }) => footprint.leases));
+    // Those of members that have been given up too: it may be their lease that is dead.
+    const leases = new Set(members.flatMap(({ footprint }) => footprint.leases));
     if (error.code === 'lease-not-found' && leases.size === 1) {
       const [dead, others] = partition(left, ({ footprint }) => footprint.leases.length > 0);
       this.#tell(dead, error, members.length);
