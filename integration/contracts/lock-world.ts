@@ -44,13 +44,16 @@ export class LockWorld implements AsyncDisposable {
     return this.#world.passTime(ms);
   }
 
-  /** Waits for an observed fact; fails when it does not come about within a minute of the world's time. */
-  async until(fact: string, holds: () => boolean | Promise<boolean>): Promise<void> {
-    for (let waited = 0; waited < 60_000; waited += 20) {
+  /**
+   * Waits for an observed fact; fails when it does not come about within that much of the world's time, counted in
+   * looks: a process that is not scheduled for a second does not look.
+   */
+  async until(fact: string, holds: () => boolean | Promise<boolean>, withinMs = 60_000): Promise<void> {
+    for (let waited = 0; ; waited += 20) {
       if (await holds()) return;
+      if (waited >= withinMs) throw new Error(`not within ${withinMs} ms: ${fact}`);
       await this.passTime(20);
     }
-    throw new Error(`not within a minute: ${fact}`);
   }
 
   /** The keys of a lock's queue, first come first. */

@@ -252,7 +252,7 @@ describe('rights', concurrently, () => {
 
     const hold = await keeper.lock('x').acquire();
     expect((await other.lock('x').tryAcquire()).holder?.createRevision).toBe(hold.token.revision);
-    expect((await timed(() => other.lock('x').acquire({ waitTimeoutMs: 300 }))).error).toMatchObject({
+    expect((await timed(() => other.lock('x').acquire({ waitTimeoutMs: 1_500 }))).error).toMatchObject({
       code: 'wait-timeout',
     });
     const waiting = other.lock('x').acquire();

@@ -57,7 +57,7 @@ async function closeProperly(): Promise<void> {
     connect({ hosts, namespace, ttlMs }).then(async (other) => {
       const error = await other
         .lock('x')
-        .acquire({ waitTimeoutMs: 100 })
+        .acquire({ waitTimeoutMs: 1_500 })
         .catch((reason: unknown) => reason);
       await other.close();
       return (error as { code?: string }).code;

@@ -13,6 +13,8 @@ import {
 
 /** A lease of the shortest TTL that every implementation grants. */
 const SHORT_TTL_MS = 2_000;
+/** Of a lease that expires, or is renewed every second, and not earlier in a process that stands still for a while. */
+const EXPIRING_TTL_MS = 4_000;
 /** etcd deletes the keys of an expired lease only after its own rounds, of half a second. */
 const EXPIRY_SLACK_MS = 2_000;
 
@@ -88,15 +90,15 @@ export function leases(suite: CoordinatorSuite): void {
   });
 
   test('renewing gives a full TTL again; without it the lease expires, its keys with it', async () => {
-    const [kept, left] = [await grantLease(SHORT_TTL_MS), await grantLease(SHORT_TTL_MS)];
+    const [kept, left] = [await grantLease(EXPIRING_TTL_MS), await grantLease(EXPIRING_TTL_MS)];
     const { revision } = await commit(
       ...['b', 'a'].map((key) => put(under(key), '', left)),
       put(under('kept'), '', kept),
     );
     const seen = await startWatch(suite.coordinator, all(), revision + 1n);
-    for (let waited = 0; waited < SHORT_TTL_MS + EXPIRY_SLACK_MS; waited += 1_000) {
+    for (let waited = 0; waited < EXPIRING_TTL_MS + EXPIRY_SLACK_MS; waited += 1_000) {
       await suite.world.passTime(1_000);
-      expect(await suite.coordinator.renew(kept)).toEqual({ ttlMs: SHORT_TTL_MS });
+      expect(await suite.coordinator.renew(kept)).toEqual({ ttlMs: EXPIRING_TTL_MS });
     }
     expect(await seen.next(2)).toEqual(
       ['a', 'b'].map((key) => ({ type: 'delete', key: under(key), modRevision: revision + 1n })),
@@ -108,14 +110,14 @@ export function leases(suite: CoordinatorSuite): void {
     });
     expect(await keysLeft()).toEqual([under('kept')]);
     await suite.coordinator.revoke(kept);
-  }, 20_000);
+  });
 
   test('the time that is left counts down in whole seconds, and says nothing of an unknown lease', async () => {
     const lease = await grantLease(60_000);
     const left = async () => (await suite.coordinator.timeToLive(lease))?.ttlMs ?? Number.NaN;
     const before = await suite.coordinator.timeToLive(lease);
     expect(before).toEqual({ ttlMs: expect.any(Number), grantedTtlMs: 60_000 });
-    expect(await left()).toBeGreaterThanOrEqual(58_000);
+    expect(await left()).toBeGreaterThanOrEqual(50_000);
     expect((await left()) % 1_000).toBe(0);
     await suite.world.passTime(1_100);
     const later = await left();
@@ -134,12 +136,12 @@ export function leases(suite: CoordinatorSuite): void {
   test('a lease outlives the client that made it, and ends without it', async () => {
     const mortal = await connect();
     const lease = randomLease();
-    await mortal.grant({ lease, ttlMs: SHORT_TTL_MS });
+    await mortal.grant({ lease, ttlMs: EXPIRING_TTL_MS });
     const { revision } = await run(mortal, [], [put(under('orphan'), '', lease)]);
     await mortal.close();
     expect(await keysLeft()).toEqual([under('orphan')]);
     const seen = await startWatch(suite.coordinator, all(), revision + 1n);
-    await suite.world.passTime(SHORT_TTL_MS + EXPIRY_SLACK_MS);
+    await suite.world.passTime(EXPIRING_TTL_MS + EXPIRY_SLACK_MS);
     expect(await seen.next(1)).toMatchObject([{ type: 'delete', key: under('orphan') }]);
   });
 }

@@ -174,7 +174,7 @@ export async function startWatch(
     calls,
     ended,
     async next(count) {
-      await expect.poll(() => pending.length, { timeout: 5_000, interval: 5 }).toBeGreaterThanOrEqual(count);
+      await expect.poll(() => pending.length, { interval: 5 }).toBeGreaterThanOrEqual(count);
       expect(pending).toHaveLength(count);
       return pending.splice(0);
     },

@@ -151,8 +151,8 @@ export function describeAcquiring(where: string, newWorld: MakeLockWorld): void 
       const world = await newWorld();
       const [a, b] = [await world.keeper(), await world.keeper()];
       const hold = await a.lock('x').acquire();
-      const waiting = settled(b.lock('x').acquire({ waitTimeoutMs: 300 }));
-      await world.passTime(400);
+      const waiting = settled(b.lock('x').acquire({ waitTimeoutMs: 1_500 }));
+      await world.passTime(1_600);
       expect(await waiting).toMatchObject({ error: { code: 'wait-timeout' } });
       await world.until('the waiter has left', async () => (await world.queueLength('x')) === 1);
       expect(hold.standing).toBe('held');
@@ -182,12 +182,12 @@ export function describeAcquiring(where: string, newWorld: MakeLockWorld): void 
 
     it('B4: the limits of a wait end with the grant', async () => {
       const world = await newWorld();
-      const keeper = await world.keeper({ ttlMs: 2_000 });
+      const keeper = await world.keeper({ ttlMs: 4_000 });
       const abort = new AbortController();
-      const hold = await keeper.lock('x').acquire({ waitTimeoutMs: 1_000, signal: abort.signal });
+      const hold = await keeper.lock('x').acquire({ waitTimeoutMs: 3_000, signal: abort.signal });
       const { token } = hold;
       abort.abort();
-      await world.passTime(4 * hold.ttlMs);
+      await world.passTime(3 * hold.ttlMs);
       expect(hold.standing).toBe('held');
       expect(hold.signal.aborted).toBe(false);
       expect(hold.token).toBe(token);

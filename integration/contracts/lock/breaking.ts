@@ -164,7 +164,8 @@ export function describeBreaking(where: string, newWorld: MakeLockWorld): void {
       const endings = connection.at('beforeSend', ({ txn }) => {
         if (txn !== undefined && isEnding(txn)) throw lost;
       });
-      const breaking = () => soon(world, settled(operator.break('x', { token, guards: [], timeoutMs: 300 })));
+      const breaking = () =>
+        soon(world, settled(operator.break('x', { token, guards: [], timeoutMs: 2_000 })));
       expect(await breaking()).toMatchObject({ error: { code: 'unreachable', outcome: 'unknown' } });
       endings.restore();
       connection.at('beforeSend', ({ txn }) => {

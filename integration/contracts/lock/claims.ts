@@ -53,13 +53,13 @@ export function describeClaims(where: string, newWorld: MakeLockWorld): void {
         seal: () => Promise.resolve(),
       };
       const claims = [promises, elsewhere];
-      const acquiring = settled(keeper.lock('x').acquire({ claims, claimTimeoutMs: 200 }));
+      const acquiring = settled(keeper.lock('x').acquire({ claims, claimTimeoutMs: 1_500 }));
       await world.until('asked', () => promises.claims.length === 1);
       promises.answer();
-      await world.passTime(250);
+      await world.passTime(1_550);
       expect((await acquiring).error).toMatchObject({
         code: 'claim-timeout',
-        message: expect.stringMatching(/guard "accounts" within claimTimeoutMs 200: .*the reply was lost/),
+        message: expect.stringMatching(/guard "accounts" within claimTimeoutMs 1500: .*the reply was lost/),
         cause: lost,
       });
     });
@@ -84,11 +84,11 @@ export function describeClaims(where: string, newWorld: MakeLockWorld): void {
       const world = await newWorld();
       const [a, b] = [await world.keeper(), await world.keeper()];
       const guard = new SlowGuard('accounts');
-      const acquiring = a.lock('x').acquire({ claims: [guard], claimTimeoutMs: 200 });
+      const acquiring = a.lock('x').acquire({ claims: [guard], claimTimeoutMs: 1_500 });
       await world.until('asked', () => guard.claims.length === 1);
       guard.answer();
       const releasing = (await acquiring).release();
-      await world.passTime(250);
+      await world.passTime(1_550);
       expect(await releasing).toEqual({ outcome: 'released', sealed: false });
       expect(await soon(world, b.lock('x').acquire())).toHaveProperty('standing', 'held');
     });

@@ -56,7 +56,7 @@ export function describeLifetimes(where: string, newWorld: MakeLockWorld): void 
         claim: async () => undefined,
         seal: async ({ revision }: { revision: bigint }) => void sealed.push(revision),
       };
-      const hold = await a.lock('x').acquire({ maxHoldMs: 1_500, claims: [guard] });
+      const hold = await a.lock('x').acquire({ maxHoldMs: 4_000, claims: [guard] });
       const signal = hold.signal;
       const next = settled(b.lock('x').acquire());
       await world.passTime(1_000);
@@ -77,7 +77,7 @@ export function describeLifetimes(where: string, newWorld: MakeLockWorld): void 
       const keeper = await world.keeper();
       const sealing = gate();
       const guard = { resource: 'r', claim: async () => undefined, seal: () => sealing.opened };
-      const hold = await keeper.lock('x').acquire({ maxHoldMs: 500, claims: [guard] });
+      const hold = await keeper.lock('x').acquire({ maxHoldMs: 2_000, claims: [guard] });
       await world.until('lost', () => hold.standing === 'lost');
       expect(await hold.release()).toMatchObject({ outcome: 'already-lost' });
       await world.passTime(500);
@@ -113,7 +113,7 @@ export function describeLifetimes(where: string, newWorld: MakeLockWorld): void 
     it('minHoldMs keeps the lock taken after a release, and writes nothing more under it', async () => {
       const world = await newWorld();
       const [a, b] = [await world.keeper(), await world.keeper()];
-      const hold = await a.lock('x').acquire({ minHoldMs: 1_500 });
+      const hold = await a.lock('x').acquire({ minHoldMs: 4_000 });
       const releasing = hold.release();
       expect(hold.standing).toBe('released');
       await world.passTime(1_000);
@@ -131,7 +131,7 @@ export function describeLifetimes(where: string, newWorld: MakeLockWorld): void 
     it('lockDelayMs: whoever follows a holder that vanished waits, whoever follows a release does not', async () => {
       const world = await newWorld();
       const [a, b] = [await world.keeper(), await world.keeper()];
-      const delayed = { lockDelayMs: 1_500 };
+      const delayed = { lockDelayMs: 4_000 };
       const released = await a.lock('x').acquire(delayed);
       await released.release();
       const { hold: next } = await b.lock('x').tryAcquire(delayed);
@@ -153,7 +153,7 @@ export function describeLifetimes(where: string, newWorld: MakeLockWorld): void 
     it('lockDelayMs: one that gave up in the delay leaves it to the next', async () => {
       const world = await newWorld();
       const [a, b, c] = [await world.keeper(), await world.keeper(), await world.keeper()];
-      const delayed = { lockDelayMs: 1_500 };
+      const delayed = { lockDelayMs: 4_000 };
       const vanishing = await a.lock('x').acquire(delayed);
       await world.raw.revoke(await world.leaseOf('x', 0));
       const abort = new AbortController();
@@ -186,7 +186,7 @@ export function describeLifetimes(where: string, newWorld: MakeLockWorld): void 
     it('maxHoldMs counts from the end of the delay, so that one that is shorter is no hindrance', async () => {
       const world = await newWorld();
       const [a, b] = [await world.keeper(), await world.keeper()];
-      const limits = { lockDelayMs: 1_500, maxHoldMs: 1_000 };
+      const limits = { lockDelayMs: 3_500, maxHoldMs: 3_000 };
       await a.lock('x').acquire(limits);
       await world.raw.revoke(await world.leaseOf('x', 0));
       const hold = await soon(world, b.lock('x').acquire(limits));

@@ -185,9 +185,9 @@ export function describeSemaphores(where: string, newWorld: MakeLockWorld): void
       const world = await newWorld();
       const keeper = await world.keeper();
       const permit = await take(keeper, 1);
-      const waiting = settled(keeper.semaphore('x', { permits: 1 }).acquire({ waitTimeoutMs: 100 }));
+      const waiting = settled(keeper.semaphore('x', { permits: 1 }).acquire({ waitTimeoutMs: 1_500 }));
       const { error } = await soon(world, waiting);
-      expect(String(error)).toMatch(/semaphore "x": not acquired within waitTimeoutMs 100/);
+      expect(String(error)).toMatch(/semaphore "x": not acquired within waitTimeoutMs 1500/);
       await permit.release();
       expect(() => permit.assertHeld()).toThrow(/semaphore "x": already released/);
     });
@@ -305,7 +305,7 @@ export function describeSemaphores(where: string, newWorld: MakeLockWorld): void
       const keeper = await world.keeper();
       const key = `${world.namespace}/semaphore/x/slots/0`;
       await world.raw.txn({ compare: [], success: [{ op: 'put', key, value: '' }], failure: [] });
-      const waiting = settled(keeper.semaphore('x', { permits: 1 }).acquire({ waitTimeoutMs: 100 }));
+      const waiting = settled(keeper.semaphore('x', { permits: 1 }).acquire({ waitTimeoutMs: 1_500 }));
       expect((await soon(world, waiting)).error).toMatchObject({ code: 'wait-timeout' });
     });
 
