@@ -91,8 +91,8 @@ export class SimulatedEtcd {
     }
   }
 
-  revokeOutside(lease: bigint): void {
-    this.outside('outside', (store) => store.revoke(lease));
+  revokeOutside(actor: string, lease: bigint): void {
+    this.outside(actor, (store) => store.revoke(lease));
     this.#lives.delete(lease);
   }
 

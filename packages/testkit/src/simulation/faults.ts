@@ -105,7 +105,7 @@ function interfere(fault: Fault, { around, observer }: Stage): void {
         etcd.grantOutside(lease, 3_600_000);
         store.txn({ compare: [], success: [{ op: 'put', key, value: '', lease }], failure: [] });
       });
-      world.after(fault.ms, () => etcd.outside('stranger', (store) => store.revoke(lease)));
+      world.after(fault.ms, () => etcd.revokeOutside('stranger', lease));
       return;
     }
   }
@@ -114,7 +114,7 @@ function interfere(fault: Fault, { around, observer }: Stage): void {
 /** It may be gone already: due, or its only key overwritten since. */
 function revokeIfThere(lease: bigint, etcd: SimulatedEtcd, observer: Observer): void {
   try {
-    etcd.revokeOutside(lease);
+    etcd.revokeOutside('outside', lease);
     observer.leasesRevokedOutside.add(lease);
   } catch (error) {
     if (!(error instanceof LockkeeperError && error.code === 'lease-not-found')) throw error;
