@@ -50,7 +50,8 @@ async function onePause(
   const hosts = [proxy.url, ...healthy.map(({ endpoint }) => endpoint)];
   // Now all in one message, now each in one of its own.
   const groupCommit = cycle % 2 === 1;
-  await using keeper = await connect({ hosts, namespace, ttlMs: 6_000, groupCommit });
+  // One try may take a third of that: longer than those who give up wait, so that none of them goes on elsewhere.
+  await using keeper = await connect({ hosts, namespace, ttlMs: 12_000, groupCommit });
   const messages = groupCommit ? 1 : NAMES;
   await (await keeper.lock('warm-up').acquire()).release();
   const names = Array.from({ length: NAMES }, (_, index) => `c${cycle}-${index}`);
@@ -63,7 +64,7 @@ async function onePause(
   await frozen.pause();
   const lastSent = proxy.hold({ direction: 'request', match: chunkContaining(`lock/${names.at(-1)}/`) });
   const giveUp = new AbortController();
-  const given = toGiveUp.map((name) => timed(() => keeper.lock(name).acquire({ waitTimeoutMs: 1_000 })));
+  const given = toGiveUp.map((name) => timed(() => keeper.lock(name).acquire({ waitTimeoutMs: 3_000 })));
   const held = toRelease.map((name) => keeper.lock(name).acquire({ waitTimeoutMs: 30_000 }));
   const waits = toGiveUpInLine.map((name) =>
     timed(() => keeper.lock(name).acquire({ signal: giveUp.signal })),
@@ -77,7 +78,7 @@ async function onePause(
   const putControl = timed(() =>
     keeper.coordinator.txn(
       { compare: [], success: [{ op: 'put', key: control, value: '' }], failure: [] },
-      { timeoutMs: 500 },
+      { timeoutMs: 2_000 },
     ),
   );
   await controlSent.held;

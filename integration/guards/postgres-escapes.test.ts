@@ -198,7 +198,7 @@ describe('an effect that ends its transaction', () => {
     await elsewhere.pool.query("COMMIT PREPARED 'left behind'");
     await preparing.claim(NEW);
     expect(await elsewhere.peek(name)).toBe('prepared');
-  }, 30_000);
+  });
 
   it('is not suspected for savepoints, prepared statements or settings of its own', async () => {
     await guard.run(OLD, async (tx) => {

@@ -59,7 +59,7 @@ describe('a Redis of our own', () => {
     });
     const [writer, reader] = [connect(master), connect(replica)];
     expect(await writer.config('GET', 'maxmemory')).toEqual(['maxmemory', String(3 * 1024 * 1024)]);
-    await expect.poll(() => reader.role(), { timeout: 10_000 }).toContain('connected');
+    await expect.poll(() => reader.role(), { timeout: 30_000 }).toContain('connected');
     await writer.set('copied', '7');
     expect(await writer.wait(1, 10_000)).toBe(1);
     expect(await reader.get('copied')).toBe('7');

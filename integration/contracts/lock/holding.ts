@@ -118,7 +118,7 @@ export function describeHolding(where: string, newWorld: MakeLockWorld): void {
 
     it('history: another lineage ends the session, and the next one begins in it', async () => {
       const world = await newWorld();
-      const keeper = await world.keeper({ ttlMs: 2_000 });
+      const keeper = await world.keeper({ ttlMs: 4_000 });
       const hold = await keeper.lock('x').acquire();
       const before = hold.token.lineage;
       await world.raw.txn({
