@@ -83,9 +83,9 @@ export function timersAreFaked(clock: Clock): boolean {
   return typeof timer.clock === 'object' && timer.clock.attachedInterval === undefined;
 }
 
-/** The wall time as ISO 8601, for people to read. */
-export function timestamp(clock: Clock): string {
-  return new Date(clock.wallTime()).toISOString();
+/** Wall time as ISO 8601, for people to read. */
+export function timestamp(wallTime: number): string {
+  return new Date(wallTime).toISOString();
 }
 
 /** Resolves after `delayMs`; rejects with the signal's reason when that aborts first. */

@@ -89,24 +89,13 @@ const WHERE = JSON.stringify({ host: hostname(), pid: process.pid }).slice(1, -1
  */
 export class Acquisition implements SessionMember {
   readonly id: string = randomId();
-  readonly name: string;
-  /** What messages call it: `semaphore "x"`. */
-  readonly title: string;
   readonly session: Session;
   readonly queues: readonly QueuePlace[];
   /** Every key that is ours while this lasts: those in queues, and what the grant may add. */
   readonly places: Place[];
-  readonly cancelledKey: string;
-  /** Where others ask us to let go. */
-  readonly requestKey: string;
   /** Whether the ending takes the marks back: we left them, began, and were released. */
   mayTakeBackMark = false;
   isReleased = false;
-  readonly lineageKey: string;
-  /** What says that a key is ours. */
-  readonly details: string;
-  /** What our keys hold; mostly the same. */
-  readonly value: string;
   /** Aborts everything that this acquisition waits for when the session is lost. */
   readonly scope: AbortScope = new AbortScope();
   /** Copies of the enqueue transaction that may still take effect, now or later. */
@@ -117,13 +106,18 @@ export class Acquisition implements SessionMember {
   mayExist = false;
   /** What to do besides aborting the waits when the session is lost. */
   onLost: ((cause: LossCause) => void) | undefined;
+  readonly #target: LockTarget;
   readonly #layout: KeyLayout;
+  readonly #identity: string;
+  /** Wall time. */
+  readonly #since: number;
   #ended = false;
 
   constructor(target: LockTarget, session: Session, layout: KeyLayout, options: ResolvedOptions) {
+    this.#target = target;
     this.#layout = layout;
-    this.name = target.name;
-    this.title = titleOf(target);
+    this.#identity = options.identity;
+    this.#since = options.clock.wallTime();
     this.session = session;
     const { leaseHex, slots } = session;
     this.queues = target.queues.map((queue) => {
@@ -134,15 +128,44 @@ export class Acquisition implements SessionMember {
       return { ...queue, slot, key, detailsKey, isShared: false, revision: undefined };
     });
     this.places = this.queues.slice();
-    this.cancelledKey = layout.cancelled(this.id);
-    this.requestKey = layout.request(this.id);
-    this.lineageKey = layout.lineage;
-    const who = JSON.stringify(options.identity);
-    const since = timestamp(options.clock);
-    this.details = `{"v":1,"acquisition":"${this.id}","identity":${who},${WHERE},"since":"${since}"}`;
-    this.value = target.value ?? this.details;
     // Tells us at once where the session was lost in the meantime.
     session.join(this);
+  }
+
+  // Texts that are seldom needed are made when they are: there may be tens of thousands of us.
+
+  get name(): string {
+    return this.#target.name;
+  }
+
+  /** What messages call it: `semaphore "x"`. */
+  get title(): string {
+    return titleOf(this.#target);
+  }
+
+  get cancelledKey(): string {
+    return this.#layout.cancelled(this.id);
+  }
+
+  /** Where others ask us to let go. */
+  get requestKey(): string {
+    return this.#layout.request(this.id);
+  }
+
+  get lineageKey(): string {
+    return this.#layout.lineage;
+  }
+
+  /** What says that a key is ours; the same for as long as this lasts. */
+  get details(): string {
+    const who = JSON.stringify(this.#identity);
+    const since = timestamp(this.#since);
+    return `{"v":1,"acquisition":"${this.id}","identity":${who},${WHERE},"since":"${since}"}`;
+  }
+
+  /** What our keys hold; mostly the details. */
+  get value(): string {
+    return this.#target.value ?? this.details;
   }
 
   /**

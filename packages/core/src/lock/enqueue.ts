@@ -76,7 +76,7 @@ function enqueueTxn(acquisition: Acquisition, mode: EnqueueMode): Txn {
   const compare: Compare[] = [];
   const success: Operation[] = [];
   const failure: Operation[] = [];
-  let apartIn: KeySpan[] | undefined;
+  const apart: KeySpan[] = [];
   for (const place of queues) {
     if (isTry) {
       for (const span of aloneIn(place)) compare.push(isAbsent(span.key, span.rangeEnd));
@@ -85,18 +85,18 @@ function enqueueTxn(acquisition: Acquisition, mode: EnqueueMode): Txn {
     } else {
       compare.push(isAbsent(place.key));
       for (const key of keysOf(place)) failure.push(rangeOf(key));
-      success.push(getInLine(acquisition, place));
+      const isLast = isBehindOwn(acquisition, place);
+      success.push(isLast ? comeLast(acquisition, place) : getInLine(acquisition, place));
+      // Two that come in one revision would have one token.
+      if (isLast) apart.push(place.rivals);
     }
     // Readers of one lock do not look at each other. Each has its own token all the same.
     const { isOfReaders, family } = place;
-    if (isOfReaders === true && family !== undefined) {
-      apartIn ??= [];
-      apartIn.push(prefixSpan(family));
-    }
+    if (isOfReaders === true && family !== undefined) apart.push(prefixSpan(family));
   }
   compare.push(isAbsent(cancelledKey), acquisition.lineageCompare);
   failure.push(rangeOf(cancelledKey), rangeOf(lineageKey));
-  return { compare, success, failure, apartIn };
+  return { compare, success, failure, apartIn: apart };
 }
 
 function isAbsent(key: string, rangeEnd?: string): Compare {
@@ -125,6 +125,20 @@ function getInLine(acquisition: Acquisition, place: QueuePlace): Operation {
   const keysOnly = !place.sharesWithDowngraded;
   const last: Operation = { op: 'range', key, rangeEnd, sort: LAST_FIRST, limit: 1, keysOnly };
   return { op: 'txn', compare: [isAbsent(key, rangeEnd)], success: puts, failure: [last, ...puts] };
+}
+
+/**
+ * Whether somebody of our own session is in this queue already, so that we are hardly the first: etcd need not look, which
+ * takes it the longer the longer the queue is. Whoever waits learns his place from the mirror anyway, first or not.
+ */
+function isBehindOwn({ queues, session }: Acquisition, { key, keys, rivals }: QueuePlace): boolean {
+  return queues.length === 1 && isWithin(key, rivals) && session.slots.count(keys) > 1;
+}
+
+/** Our own key is not there: the enqueue compares that. */
+function comeLast(acquisition: Acquisition, place: QueuePlace): Operation {
+  const isThere: Compare = { key: place.key, target: 'createRevision', is: '!=', to: 0n };
+  return { op: 'txn', compare: [isThere], success: [], failure: putOwn(acquisition, place) };
 }
 
 /** Nested like {@link getInLine}, by which an enqueue is told from other transactions. */
@@ -188,7 +202,8 @@ function placeAfterPut(acquisition: Acquisition, reply: TxnReply): Enqueued {
     nested.op === 'txn' ? nested.results.flatMap((result) => (result.op === 'range' ? result.kvs : [])) : [],
   );
   // Of one that has become a reader already no event will tell: the deciding read does.
-  const behind = neighbours.some(isDowngraded) ? undefined : neighbours.map(({ key }) => key);
+  const isKnown = neighbours.length > 0 && !neighbours.some(isDowngraded);
+  const behind = isKnown ? neighbours.map(({ key }) => key) : undefined;
   return { place: 'queued', revision: reply.revision, behind };
 }
 

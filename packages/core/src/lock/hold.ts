@@ -9,7 +9,7 @@ import type { Acquisition } from './acquisition.ts';
 import { claimAll, sealAll } from './claims.ts';
 import { type Ending, endAcquisition } from './ending.ts';
 import type { LockHost } from './lock-host.ts';
-import type { OwnedKey } from './ownership-watch.ts';
+import { OwnedKey, type Owner } from './ownership-watch.ts';
 import { type ReleaseRequest, RequestWatch } from './release-request.ts';
 
 /**
@@ -68,7 +68,7 @@ export type SpoilCause = 'key-deleted' | 'foreign-write';
  * acting, which a pause of the process can stretch at will: where two writers at once do harm, pass `token`
  * to a guard at the storage, or `compare()` to a transaction in etcd.
  */
-export class Hold implements AsyncDisposable {
+export class Hold implements AsyncDisposable, Owner {
   /** The lock's name. */
   readonly name: string;
   readonly #acquisition: Acquisition;
@@ -79,8 +79,8 @@ export class Hold implements AsyncDisposable {
   readonly #revision: bigint;
   /** Made when it is asked for. */
   #token: FencingToken | undefined;
-  /** Of the work under the lock. */
-  readonly #work = new AbortScope();
+  /** Of the work under the lock, where anybody asked for its signal, or it was told to stop. */
+  #work: AbortScope | undefined;
   readonly #owned: readonly OwnedKey[];
   /** Our key is gone or overwritten; the cause of the loss may turn out to be the session's. */
   #spoiltBy: SpoilCause | undefined;
@@ -101,14 +101,7 @@ export class Hold implements AsyncDisposable {
     this.#options = options;
     this.#revision = revision;
     acquisition.onLost = (cause) => this.#lose(cause);
-    const onSpoilt = (cause: SpoilCause) => void this.#spoilt(cause);
-    this.#owned = acquisition.places.map((place) => ({
-      key: place.key,
-      revision: place.revision ?? revision,
-      isIntact: (kv) => acquisition.isIntact(place, kv),
-      onSpoilt,
-    }));
-    for (const owned of this.#owned) host.ownership.add(owned);
+    this.#owned = acquisition.places.map((place) => new OwnedKey(host.ownership, this, acquisition, place));
     host.holds.add(this);
   }
 
@@ -149,6 +142,7 @@ export class Hold implements AsyncDisposable {
    */
   get signal(): AbortSignal {
     if (this.standing === 'lost' && this.#spoiltBy !== undefined) this.#lose(this.#spoiltBy);
+    this.#work ??= new AbortScope();
     return this.#work.signal;
   }
 
@@ -274,6 +268,11 @@ export class Hold implements AsyncDisposable {
     return this.#loss;
   }
 
+  /** @internal */
+  onSpoilt(cause: SpoilCause): void {
+    void this.#spoilt(cause);
+  }
+
   /** @internal From now on it counts as held. */
   begin(): void {
     this.#beganAt = this.#host.options.clock.now();
@@ -290,7 +289,7 @@ export class Hold implements AsyncDisposable {
 
   /** @internal Asks the work to stop while the lock is still held: the keeper is closing. */
   requestStop(reason: unknown): void {
-    this.#work.abort(reason);
+    this.#stopWork(reason);
   }
 
   async #finish(alreadyLost: boolean): Promise<ReleaseAnswer> {
@@ -391,7 +390,7 @@ export class Hold implements AsyncDisposable {
     this.#told = true;
     this.#loss ??= this.#describe(cause);
     this.#unwatch();
-    this.#work.abort(this.#loss);
+    this.#stopWork(this.#loss);
     publish('lockkeeper:lock:lost', () => ({
       name: this.name,
       token: this.token,
@@ -414,11 +413,16 @@ export class Hold implements AsyncDisposable {
     if (!session.isLost()) void this.#end();
   }
 
+  #stopWork(reason: unknown): void {
+    this.#work ??= new AbortScope();
+    this.#work.abort(reason);
+  }
+
   #unwatch(): void {
     this.#isUnwatched = true;
     this.#requests?.close();
     this.#capTimer?.cancel();
-    for (const owned of this.#owned) this.#host.ownership.remove(owned);
+    for (const owned of this.#owned) owned.close();
   }
 
   #heldMs(): number {

@@ -267,8 +267,8 @@ export class Lock<H extends Hold = Hold> {
     }
   }
 
-  #tellGranted({ token }: Hold, waitedMs: number): void {
-    publish('lockkeeper:lock:granted', () => ({ name: this.name, token, waitedMs }));
+  #tellGranted(hold: Hold, waitedMs: number): void {
+    publish('lockkeeper:lock:granted', () => ({ name: this.name, token: hold.token, waitedMs }));
   }
 
   #tellGaveUp(acquisition: string | undefined, error: unknown): void {

@@ -1,7 +1,7 @@
 import type { Timer } from '../clock.ts';
 import type { Coordinator, Watch, WatchEvent } from '../coordinator/coordinator.ts';
 import type { Session } from '../session/session.ts';
-import { AbortScope } from '../signals.ts';
+import { AbortScope, type AbortSignalLike } from '../signals.ts';
 import type { QueuePlace } from './acquisition.ts';
 import { BackOff, untilReached } from './back-off.ts';
 import { QueuePicture, type Shown } from './queue-picture.ts';
@@ -23,24 +23,39 @@ export type Verdict = Exclude<Shown, 'waiting'> | 'too-long';
 export class Seat {
   readonly key: string;
   readonly token: bigint;
-  readonly verdict: Promise<Verdict>;
   readonly #folder: string;
   readonly #session: Session;
+  readonly #signal: AbortSignalLike;
+  readonly #onAbort = (): void => this.fail(this.#signal.reason);
+  readonly #mirror: QueueMirror;
   #resolve!: (verdict: Verdict) => void;
   #reject!: (error: unknown) => void;
 
   /** @param token - the revision at which its key was put. */
-  constructor({ key, keys }: QueuePlace, session: Session, token: bigint) {
+  constructor(
+    { key, keys }: QueuePlace,
+    session: Session,
+    token: bigint,
+    mirror: QueueMirror,
+    signal: AbortSignalLike,
+  ) {
     this.key = key;
     this.token = token;
     this.#folder = keys;
     this.#session = session;
-    this.verdict = new Promise((resolve, reject) => {
+    this.#mirror = mirror;
+    this.#signal = signal;
+  }
+
+  /** Waits for the verdict; rejects with the signal's reason. To be called once. */
+  wait(): Promise<Verdict> {
+    const verdict = new Promise<Verdict>((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
     });
-    // Whoever waits may have gone before it fails.
-    this.verdict.catch(() => undefined);
+    this.#signal.addEventListener('abort', this.#onAbort, { once: true });
+    this.#mirror.join(this);
+    return verdict;
   }
 
   /** How many of its session contend here, those included whose place is not known yet. */
@@ -49,11 +64,18 @@ export class Seat {
   }
 
   tell(verdict: Verdict): void {
+    this.#leave();
     this.#resolve(verdict);
   }
 
   fail(error: unknown): void {
+    this.#leave();
     this.#reject(error);
+  }
+
+  #leave(): void {
+    this.#signal.removeEventListener('abort', this.#onAbort);
+    this.#mirror.leave(this);
   }
 }
 
@@ -92,7 +114,7 @@ export class QueueMirror {
     else this.#judge([seat.key]);
   }
 
-  /** Idempotent. Without anybody it ends, and must not be joined any more. */
+  /** Without anybody it ends, and must not be joined any more. */
   leave(seat: Seat): void {
     if (this.#seats.delete(seat.key) && this.#seats.size === 0) this.#end();
   }

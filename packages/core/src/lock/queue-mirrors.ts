@@ -1,5 +1,5 @@
 import type { Coordinator } from '../coordinator/coordinator.ts';
-import { type AbortSignalLike, unlessAborted } from '../signals.ts';
+import type { AbortSignalLike } from '../signals.ts';
 import type { Acquisition, QueuePlace } from './acquisition.ts';
 import { QueueMirror, Seat, type Verdict } from './queue-mirror.ts';
 import { spanOf } from './queue-view.ts';
@@ -17,21 +17,14 @@ export class QueueMirrors {
    * Waits until the mirror shows how it ends for a key that was put at `token`.
    * @throws LockkeeperError where the queue cannot be read, or the signal's reason.
    */
-  async wait(
+  wait(
     { session }: Acquisition,
     place: QueuePlace,
     token: bigint,
     signal: AbortSignalLike,
   ): Promise<Verdict> {
-    signal.throwIfAborted();
-    const mirror = this.#mirrorOf(place);
-    const seat = new Seat(place, session, token);
-    mirror.join(seat);
-    try {
-      return await unlessAborted(signal, seat.verdict);
-    } finally {
-      mirror.leave(seat);
-    }
+    if (signal.aborted) return Promise.reject(signal.reason);
+    return new Seat(place, session, token, this.#mirrorOf(place), signal).wait();
   }
 
   #mirrorOf(place: QueuePlace): QueueMirror {

@@ -11,6 +11,8 @@ import { decodeEvent, decodeRevision, encodeSpan } from './wire.ts';
 export interface Watched extends KeySpan {
   /** The first revision whose events are still wanted. */
   readonly next: bigint;
+  /** By which it is known on the stream that it is on; a stream sets it. */
+  id: number | undefined;
 }
 
 /** What a stream reports of its watchers. */
@@ -36,10 +38,9 @@ export class WatchStream<W extends Watched> {
   readonly #rpc: Rpc;
   readonly #stream: IDuplexStream<IWatchRequest, IWatchResponse>;
   readonly #listener: WatchListener<W>;
-  readonly #watchers = new Map<string, W>();
-  readonly #ids = new Map<W, string>();
+  readonly #watchers = new Map<number, W>();
   /** Ids in the order of their creation requests, which is the order of the replies. */
-  readonly #creating: string[] = [];
+  readonly #creating: number[] = [];
   #lastId = 0;
   #timer: Timer | undefined;
   #heard = 0;
@@ -85,25 +86,25 @@ export class WatchStream<W extends Watched> {
 
   attach(watcher: W): void {
     this.#lastId += 1;
-    const id = String(this.#lastId);
+    const id = this.#lastId;
+    watcher.id = id;
     this.#watchers.set(id, watcher);
-    this.#ids.set(watcher, id);
     this.#creating.push(id);
     this.#send({
       create_request: {
         ...encodeSpan(watcher),
         start_revision: String(watcher.next),
         progress_notify: true,
-        watch_id: id,
+        watch_id: String(id),
       },
     });
   }
 
   detach(watcher: W): void {
-    const id = this.#ids.get(watcher);
-    if (id === undefined) return;
+    const { id } = watcher;
+    if (id === undefined || this.#watchers.get(id) !== watcher) return;
     this.#drop(id);
-    this.#send({ cancel_request: { watch_id: id } });
+    this.#send({ cancel_request: { watch_id: String(id) } });
   }
 
   /** Takes the stream for dead unless the member says something within `limitMs`. */
@@ -130,11 +131,12 @@ export class WatchStream<W extends Watched> {
       this.#created(reply);
       return;
     }
-    const watcher = this.#watchers.get(reply.watch_id);
+    const id = Number(reply.watch_id);
+    const watcher = this.#watchers.get(id);
     // A reply to a request for a sign of life belongs to no watcher, and may overtake events on old servers.
     if (watcher === undefined) return;
     if (reply.canceled) {
-      this.#drop(reply.watch_id);
+      this.#drop(id);
       this.#listener.onCanceled(watcher, reply);
     } else if (reply.events.length > 0) {
       this.#listener.onEvents(watcher, reply.events.map(decodeEvent), decodeRevision(reply.header));
@@ -146,7 +148,7 @@ export class WatchStream<W extends Watched> {
   #created(reply: IWatchResponse): void {
     // A refused creation may carry the id -1, so it is the order that counts.
     const id = this.#creating.shift();
-    if (id === undefined || (!reply.canceled && reply.watch_id !== id)) {
+    if (id === undefined || (!reply.canceled && Number(reply.watch_id) !== id)) {
       this.#failed(`watch ${reply.watch_id} was created where ${id} was asked for`, undefined);
       return;
     }
@@ -160,10 +162,10 @@ export class WatchStream<W extends Watched> {
     }
   }
 
-  #drop(id: string): void {
+  #drop(id: number): void {
     const watcher = this.#watchers.get(id);
     this.#watchers.delete(id);
-    if (watcher !== undefined) this.#ids.delete(watcher);
+    if (watcher !== undefined) watcher.id = undefined;
   }
 
   #send(request: IWatchRequest): void {
@@ -204,7 +206,6 @@ export class WatchStream<W extends Watched> {
   #finish(failure: Failure | undefined): void {
     this.#timer?.cancel();
     this.#watchers.clear();
-    this.#ids.clear();
     this.#settle?.(failure);
     this.#settle = undefined;
   }

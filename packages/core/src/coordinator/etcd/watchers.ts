@@ -11,14 +11,33 @@ import { closedError, type PendingCalls } from './pending-calls.ts';
 import { type WatchListener, WatchStream } from './watch-stream.ts';
 import { modRevisionOf } from './wire.ts';
 
-interface Watcher {
+/** One watch that somebody asked for. There may be tens of thousands. */
+class Watcher implements Watch {
   readonly key: string;
   readonly rangeEnd: string | undefined;
   readonly handler: WatchHandler;
   /** Whether it has been on a stream. */
-  attached: boolean;
+  attached = false;
   /** The first revision whose events are still wanted. */
   next: bigint;
+  id: number | undefined;
+  readonly #all: Watchers;
+
+  constructor({ key, rangeEnd, startRevision }: WatchRequest, handler: WatchHandler, all: Watchers) {
+    this.key = key;
+    this.rangeEnd = rangeEnd;
+    this.handler = handler;
+    this.next = startRevision;
+    this.#all = all;
+  }
+
+  close(): void {
+    this.#all.remove(this);
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
 }
 
 export interface WatchersOptions {
@@ -53,16 +72,23 @@ export class Watchers implements WatchListener<Watcher> {
     this.#options = options;
   }
 
-  watch({ key, rangeEnd, startRevision }: WatchRequest, handler: WatchHandler): Watch {
+  watch(request: WatchRequest, handler: WatchHandler): Watch {
+    const { key, startRevision } = request;
     if (startRevision < 1n) throw invalidOption('startRevision', startRevision, 'expected at least 1');
     if (key === '') throw invalidOption('key', key, 'expected a key that is not empty');
-    const watcher: Watcher = { key, rangeEnd, handler, attached: false, next: startRevision };
+    const watcher = new Watcher(request, handler, this);
     this.#watchers.add(watcher);
     if (this.#options.pending.closed) queueMicrotask(() => this.#end(watcher, closedError('rejected')));
     else if (this.#stream !== undefined) this.#attach(watcher, this.#stream);
     else void this.#run();
-    const close = () => this.#close(watcher);
-    return { close, [Symbol.dispose]: close };
+    return watcher;
+  }
+
+  /** Idempotent. */
+  remove(watcher: Watcher): void {
+    if (!this.#watchers.delete(watcher)) return;
+    this.#stream?.detach(watcher);
+    if (this.#watchers.size === 0) this.#stream?.end();
   }
 
   /** Called for a member that failed a call: its stream may be dead too, and shall not take long to tell. */
@@ -197,15 +223,9 @@ export class Watchers implements WatchListener<Watcher> {
     this.#readingAgain = false;
   }
 
-  #close(watcher: Watcher): void {
-    if (!this.#watchers.delete(watcher)) return;
-    this.#stream?.detach(watcher);
-    if (this.#watchers.size === 0) this.#stream?.end();
-  }
-
   #end(watcher: Watcher, error: LockkeeperError): void {
     if (!this.#watchers.has(watcher)) return;
-    this.#close(watcher);
+    this.remove(watcher);
     watcher.handler.onEnd(error);
   }
 }

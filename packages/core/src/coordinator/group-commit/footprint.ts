@@ -9,6 +9,11 @@ export interface Footprint {
   readonly writes: readonly KeySpan[];
   /** The leases that it puts keys on. */
   readonly leases: readonly bigint[];
+  /**
+   * The first range that it reads. Those that read the same one, and write in it, can only follow each other: the contenders
+   * for one lock.
+   */
+  readonly lane: string | undefined;
   /** How many operations it takes of etcd's limit: its longest list, and the longest of those nested in it. */
   readonly depth: number;
   /** An estimate, at least a third of the truth. */
@@ -35,6 +40,7 @@ class Survey implements Footprint {
   readonly reads: KeySpan[] = [];
   readonly writes: KeySpan[] = [];
   leases: readonly bigint[] = NONE;
+  lane: string | undefined;
   depth = 0;
   bytes = 0;
   hasBytes = false;
@@ -73,6 +79,7 @@ class Survey implements Footprint {
     if (typeof key !== 'string') this.isPlain = false;
     else this.bytes += key.length + BYTES_BESIDES;
     if (rangeEnd === undefined) return;
+    if (list === this.reads) this.lane ??= key;
     // Only between ASCII ends is the order of JavaScript's strings the order of their bytes.
     if (typeof rangeEnd !== 'string' || NOT_ASCII.test(key) || NOT_ASCII.test(rangeEnd)) this.isPlain = false;
     else this.bytes += rangeEnd.length;

@@ -35,6 +35,8 @@ export class GroupCommit implements Coordinator {
   readonly #inner: Coordinator;
   readonly #callTimeoutMs: number;
   #queue: Member[] = [];
+  /** Behind the one in the queue that has the same lane, so that nobody has to look at them before their time. */
+  readonly #lanes = new Map<string, Member[]>();
   /** What is left of refused batches, to be sent as it stands. */
   readonly #parts: Member[][] = [];
   /** Members that their signal and their time may end. */
@@ -80,8 +82,8 @@ export class GroupCommit implements Coordinator {
       const until = this.clock.now() + duration('timeoutMs', timeoutMs, { min: 0 });
       const own = footprint.hasBytes ? withOwnBytes(txn) : txn;
       const member = new Member(own, footprint, until, signal, this.#onSettled);
-      this.#queue.push(member);
       this.#newcomers.push(member);
+      this.#enter(member);
       this.#proceed();
       return member.reply;
     } catch (error) {
@@ -94,13 +96,41 @@ export class GroupCommit implements Coordinator {
     this.#closed = true;
     this.#pause?.cancel();
     this.#timer?.cancel();
-    const unsent = [...this.#queue.splice(0), ...this.#parts.splice(0).flat()];
+    const unsent = [this.#queue, ...this.#lanes.values(), ...this.#parts].flat();
+    this.#queue = [];
+    this.#lanes.clear();
+    this.#parts.length = 0;
     for (const member of unsent) member.fail(new LockkeeperError('closed', 'the coordinator was closed'));
     return this.#inner.close();
   }
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
+  }
+
+  #enter(member: Member): void {
+    const { lane } = member.footprint;
+    const line = lane === undefined ? undefined : this.#lanes.get(lane);
+    if (line !== undefined) {
+      line.push(member);
+      return;
+    }
+    if (lane !== undefined) this.#lanes.set(lane, []);
+    this.#queue.push(member);
+  }
+
+  /** One has left the queue: who is behind it in its lane comes into it. */
+  #follow({ footprint: { lane } }: Member): void {
+    const line = lane === undefined ? undefined : this.#lanes.get(lane);
+    if (lane === undefined || line === undefined) return;
+    let next = line.shift();
+    while (next?.isSettled) next = line.shift();
+    if (next === undefined) {
+      this.#lanes.delete(lane);
+      return;
+    }
+    next.wasPassedOver = true;
+    this.#queue.push(next);
   }
 
   readonly #onSettled = (member: Member): void => {
@@ -141,12 +171,16 @@ export class GroupCommit implements Coordinator {
     if (this.clock.now() - this.#smallerSince >= SMALLER_FOR_MS) this.#most = MOST_MEMBERS;
     const batch = new Batch<Member>(this.#most);
     const left: Member[] = [];
+    const gone: Member[] = [];
     const before = new Ground();
     let at = 0;
     for (; at < this.#queue.length && !batch.isFull && left.length < MOST_PASSED_OVER; at += 1) {
       const member = this.#queue[at] as Member;
       if (member.signal?.aborted) member.fail(member.signal.reason);
-      if (member.isSettled) continue;
+      if (member.isSettled) {
+        gone.push(member);
+        continue;
+      }
       const { footprint } = member;
       const conflicts =
         batch.members.length > 0 && (batch.conflictsWith(footprint) || before.conflictsWith(footprint));
@@ -158,7 +192,9 @@ export class GroupCommit implements Coordinator {
       before.add(footprint);
       left.push(member);
     }
-    this.#queue = left.length === 0 ? this.#queue.slice(at) : [...left, ...this.#queue.slice(at)];
+    this.#queue.splice(0, at, ...left);
+    for (const member of gone) this.#follow(member);
+    for (const member of batch.members) this.#follow(member);
     return batch.members;
   }
 
