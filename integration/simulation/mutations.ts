@@ -320,8 +320,8 @@ export const mutations: readonly Mutation[] = [
     harm: 'a holder does not learn that its key was deleted',
     edits: [
       {
-        file: 'lock/hold.ts',
-        find: 'for (const owned of this.#owned) host.ownership.add(owned);',
+        file: 'lock/ownership-watch.ts',
+        find: '    ownership.add(this);\n',
         replace: '',
       },
     ],
@@ -466,8 +466,8 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/hold.ts',
-        find: 'for (const owned of this.#owned) host.ownership.add(owned);',
-        replace: 'for (const owned of this.#owned.slice(0, 1)) host.ownership.add(owned);',
+        find: 'this.#owned = acquisition.places.map((place)',
+        replace: 'this.#owned = acquisition.places.slice(0, 1).map((place)',
       },
     ],
   },
@@ -734,8 +734,25 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/enqueue.ts',
-        find: 'if (isOfReaders === true && family !== undefined) {',
-        replace: 'if (isOfReaders === true && family === undefined) {',
+        find: 'if (isOfReaders === true && family !== undefined) apart',
+        replace: 'if (isOfReaders === true && family === undefined) apart',
+      },
+      // Their lane would keep them apart too.
+      {
+        file: 'coordinator/group-commit/footprint.ts',
+        find: 'if (list === this.reads) this.lane ??= key;',
+        replace: '',
+      },
+    ],
+  },
+  {
+    name: 'two who come last in one batch',
+    harm: 'they get one token, and both believe that they are the next',
+    edits: [
+      {
+        file: 'lock/enqueue.ts',
+        find: 'if (isLast) apart.push(place.rivals);',
+        replace: '',
       },
     ],
   },
