@@ -180,7 +180,7 @@ export class Lock<H extends Hold = Hold> {
     mayStartOver: boolean,
   ): Promise<TryAcquired<H> | undefined> {
     const { coordinator } = this.#host.options;
-    const session = this.#shared() ?? (await this.#openSession(overall));
+    const session = this.#shared(overall) ?? (await this.#openSession(overall));
     const acquisition = new Acquisition(this.#target, session, this.#host.layout, this.#host.options);
     if (this.#ownTtlMs !== undefined) session.retire();
     wait.acquisition = acquisition;
@@ -252,8 +252,9 @@ export class Lock<H extends Hold = Hold> {
     }
   }
 
-  #shared(): Session | undefined {
-    return this.#ownTtlMs === undefined ? this.#host.standingSession() : undefined;
+  /** None for whoever has given up already: nothing begins for him. */
+  #shared(scope: AbortScope): Session | undefined {
+    return this.#ownTtlMs === undefined && !scope.aborted ? this.#host.standingSession() : undefined;
   }
 
   async #openSession(scope: AbortScope): Promise<Session> {
