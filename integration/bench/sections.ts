@@ -48,9 +48,7 @@ async function handover(plan: Plan): Promise<Report> {
 }
 
 async function holds(): Promise<Report> {
-  const { lines, server } = await measureHolds((contestant, count) =>
-    say(`holds, ${contestant}, ${count} …`),
-  );
+  const { lines, server } = await measureHolds((count) => say(`holds, ${count} …`));
   const figures = summariseHolds(lines);
   const servers = { holds: server };
   return { ...figuresOf(figures), table: holdsTable(lines, figures), lines, servers, missing: {} };

@@ -1,5 +1,5 @@
 // What holds cost while nothing happens: renewals, memory, the processor. Each contestant and number in a process of its
-// own, on an etcd of its own, which counts the renewals.
+// own, on an etcd of its own, which counts the renewals. All of one number at once: what is counted is each one's own.
 import { fileURLToPath } from 'node:url';
 import { etcdMetric, startEtcd } from '@lockkeeper/testkit';
 import { LineProcess } from '../line-process.ts';
@@ -25,30 +25,57 @@ const worker = fileURLToPath(new URL('worker.ts', import.meta.url));
 
 /** @throws what a server or a process could not be started for. */
 export async function measureHolds(
-  onNext: (contestant: HoldsContestant, count: number) => void,
+  onNext: (count: number) => void,
 ): Promise<{ readonly server: string; readonly lines: readonly HoldsLine[] }> {
   const lines: HoldsLine[] = [];
   let server = '';
   for (const count of COUNTS) {
-    for (const contestant of NAMES) {
-      onNext(contestant, count);
-      await using etcd = await startEtcd({ own: true });
-      server = `etcd ${etcd.version}`;
-      lines.push({ contestant, count, ...(await look(contestant, etcd.endpoint, count)) });
+    onNext(count);
+    const holders: Holder[] = [];
+    try {
+      for (const contestant of NAMES) holders.push(await startHolder(contestant));
+      const bytesEach = await Promise.all(holders.map((each) => each.grow(count)));
+      const idle = await Promise.all(holders.map((each) => each.idle()));
+      for (const [at, { contestant }] of holders.entries()) {
+        lines.push({ contestant, count, bytesEach: bytesEach[at] as number, ...(idle[at] as Idle) });
+      }
+      server = holders[0]?.server ?? server;
+    } finally {
+      for (const each of holders) await each[Symbol.asyncDispose]();
     }
   }
   return { server, lines };
 }
 
-async function look(contestant: HoldsContestant, endpoint: string, count: number) {
+type Idle = Pick<HoldsLine, 'cpuShare' | 'renewalsPerSecond'>;
+
+interface Holder extends AsyncDisposable {
+  readonly contestant: HoldsContestant;
+  readonly server: string;
+  /** Resolves with bytes of the heap, each. */
+  grow(count: number): Promise<number>;
+  idle(): Promise<Idle>;
+}
+
+async function startHolder(contestant: HoldsContestant): Promise<Holder> {
+  const etcd = await startEtcd({ own: true });
+  const process = await LineProcess.node(worker, [contestant, etcd.endpoint, `${TTL_MS}`], ['--expose-gc']);
+  const ask = async (order: HoldsOrder) => (await process.ask(order)) as number;
   // A keepalive stream of etcd3 is opened once; each message on it is a renewal.
   const renewals = () =>
-    etcdMetric(endpoint, 'grpc_server_msg_received_total', 'grpc_method="LeaseKeepAlive"');
-  await using process = await LineProcess.node(worker, [contestant, endpoint, `${TTL_MS}`], ['--expose-gc']);
-  const ask = async (order: HoldsOrder) => (await process.ask(order)) as number;
-  const bytesEach = await ask({ kind: 'grow', count });
-  const before = await renewals();
-  const cpuShare = await ask({ kind: 'idle', ms: TTL_MS });
-  const renewalsPerSecond = ((await renewals()) - before) / (TTL_MS / 1_000);
-  return { bytesEach, cpuShare, renewalsPerSecond };
+    etcdMetric(etcd.endpoint, 'grpc_server_msg_received_total', 'grpc_method="LeaseKeepAlive"');
+  return {
+    contestant,
+    server: `etcd ${etcd.version}`,
+    grow: (count) => ask({ kind: 'grow', count }),
+    idle: async () => {
+      const before = await renewals();
+      const cpuShare = await ask({ kind: 'idle', ms: TTL_MS });
+      return { cpuShare, renewalsPerSecond: ((await renewals()) - before) / (TTL_MS / 1_000) };
+    },
+    [Symbol.asyncDispose]: async () => {
+      await process[Symbol.asyncDispose]();
+      await etcd.stop();
+    },
+  };
 }

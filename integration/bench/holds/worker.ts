@@ -65,8 +65,8 @@ function heap(): number {
 async function growBy(add: Add, count: number): Promise<number> {
   const before = heap();
   await grow(add, count);
-  // The keys of holds are watched only once they have lasted for a moment.
-  await sleep(2_000);
+  // The keys of holds are watched only once they have lasted for a moment, and one after the other.
+  await sleep(2_000 + count);
   return (heap() - before) / count;
 }
 
