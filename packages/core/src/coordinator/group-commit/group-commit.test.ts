@@ -110,6 +110,52 @@ describe('what leaves together', () => {
     await Promise.all(calls);
   });
 
+  describe('those that read the same range and write in it', () => {
+    const contend = (at: number): Txn => create(`crowd/${at}`, { compare: [absent('crowd/', 'crowd0')] });
+
+    test('follow each other, and hold up nobody else', async () => {
+      const calls = Array.from({ length: 300 }, (_, at) => group.txn(contend(at)));
+      calls.push(group.txn(create('other')));
+      await endOfTurn();
+      expect(keysOf(arrived[0] as Arrived)).toEqual(['crowd/0', 'other']);
+      const order: string[][] = [];
+      for (let next = arrived.shift(); next !== undefined; next = arrived.shift()) {
+        order.push(keysOf(next));
+        await next.apply();
+        await endOfTurn();
+      }
+      expect(order.slice(1)).toEqual(Array.from({ length: 299 }, (_, at) => [`crowd/${at + 1}`]));
+      await Promise.all(calls);
+    });
+
+    test('do not wait for one that has given up', async () => {
+      const controllers = Array.from({ length: 40 }, () => new AbortController());
+      const calls = controllers.map(({ signal }, at) => group.txn(contend(at), { signal }));
+      const settled = Promise.allSettled(calls);
+      const abort = (at: number) => controllers[at]?.abort(`gone ${at}`);
+      // One in the queue, and some behind it.
+      for (const at of [0, 1, 2, 30]) abort(at);
+      await endOfTurn();
+      const sent = () => arrived.flatMap(keysOf);
+      expect(sent()[0]).toBe('crowd/3');
+      while (arrived.length > 0) {
+        await arrived.shift()?.apply();
+        await endOfTurn();
+      }
+      const ended = (await settled).map(({ status }) => status);
+      expect(ended.flatMap((status, at) => (status === 'rejected' ? at : []))).toEqual([0, 1, 2, 30]);
+    });
+
+    test('are told when it closes', async () => {
+      const calls = Promise.allSettled(Array.from({ length: 50 }, (_, at) => group.txn(contend(at))));
+      await endOfTurn();
+      await group.close();
+      for (const { fail } of arrived) fail(refused('closed'));
+      const ended = await calls;
+      expect(ended.every((each) => each.status === 'rejected' && each.reason.code === 'closed')).toBe(true);
+    });
+  });
+
   test('at most 120, and no more than etcd takes in a transaction', async () => {
     const calls = Array.from({ length: 130 }, (_, at) => group.txn(create(`k${at}`)));
     // A list of 30 in one leaves 98 for all.

@@ -29,7 +29,9 @@ const OF_ALL: ReadonlySet<LockkeeperErrorCode> = new Set(['unreachable', 'closed
  * fails for reasons of its own. A refused batch changed nothing, and is taken apart until it is known whom the refusal
  * is for. A batch whose reply is lost is unknown to each of its members.
  *
- * First come, first served: none is overtaken by another that touches the same keys.
+ * First come, first served: none is overtaken by another that touches the same keys. The contenders for one lock stand
+ * in a lane of their own, one of them in the common queue: whoever gives that lock back need not wait for those who want
+ * it, and others are not held up by a crowd.
  */
 export class GroupCommit implements Coordinator {
   readonly #inner: Coordinator;
