@@ -345,17 +345,6 @@ export const mutations: readonly Mutation[] = [
     ],
   },
   {
-    name: 'no bar against late copies of the last try, where a permit goes on to another slot',
-    harm: 'the slot is taken as well, once it is free',
-    edits: [
-      {
-        file: 'semaphore/admission.ts',
-        find: 'else if (ours === undefined && copies > 1)',
-        replace: 'else if (ours === undefined && copies > 1e9)',
-      },
-    ],
-  },
-  {
     name: 'a reader waits for nobody',
     harm: 'it reads beside a writer',
     edits: [
