@@ -125,7 +125,7 @@ export class Acquisition implements SessionMember {
       const key = layout.contender(queue.keys, leaseHex, slot);
       const { details } = queue;
       const detailsKey = details === undefined ? key : layout.contender(details, leaseHex, slot);
-      return { ...queue, slot, key, detailsKey, isShared: false, revision: undefined };
+      return placeIn(queue, slot, key, detailsKey);
     });
     this.places = this.queues.slice();
     // Tells us at once where the session was lost in the meantime.
@@ -233,6 +233,26 @@ export class Acquisition implements SessionMember {
     for (const { keys, slot } of this.queues) this.session.slots.free(keys, slot);
     this.session.leave(this);
   }
+}
+
+/** Field by field: V8 gives every object that is spread and added to a hidden class of its own. */
+function placeIn(queue: Queue, slot: number, key: string, detailsKey: string): QueuePlace {
+  const { keys, rivals, details, isRewritable, isOfReaders, sharesWithDowngraded, writers, family } = queue;
+  return {
+    keys,
+    rivals,
+    details,
+    isRewritable,
+    isOfReaders,
+    sharesWithDowngraded,
+    writers,
+    family,
+    slot,
+    key,
+    detailsKey,
+    isShared: false,
+    revision: undefined,
+  };
 }
 
 /** Reads who wrote a key of a queue; tolerates what other programs write there. */

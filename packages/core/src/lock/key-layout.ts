@@ -46,20 +46,20 @@ export interface Queue {
    * Given where the values of own keys are the user's: below this the details of who stands behind each of them are
    * kept.
    */
-  readonly details?: string;
+  readonly details?: string | undefined;
   /** Whether a holder may rewrite the value of its key. Then the key is told by its create revision. */
-  readonly isRewritable?: boolean;
+  readonly isRewritable?: boolean | undefined;
   /** Whether those of this queue hold together, by shared tokens. */
-  readonly isOfReaders?: boolean;
+  readonly isOfReaders?: boolean | undefined;
   /** Whether a rival that holds, and has become a reader, need not leave first. */
-  readonly sharesWithDowngraded?: boolean;
+  readonly sharesWithDowngraded?: boolean | undefined;
   /** Of readers and writers: where the writers' keys lie. Who stands elsewhere is a reader, and readers hold together. */
-  readonly writers?: string;
+  readonly writers?: string | undefined;
   /**
    * Queues of one family wait for each other: nobody may wait in one while holding in another. Below it lie the keys
    * of all of them. None: whoever holds here may wait here.
    */
-  readonly family?: string;
+  readonly family?: string | undefined;
 }
 
 export interface SemaphoreKeys {
