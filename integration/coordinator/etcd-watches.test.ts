@@ -1,4 +1,4 @@
-import { etcdCoordinator, prefixSpan, type WatchEvent } from '@lockkeeper/core';
+import { type Clock, etcdCoordinator, prefixSpan, systemClock, type WatchEvent } from '@lockkeeper/core';
 import {
   availableEtcdVersions,
   chunkContaining,
@@ -180,6 +180,34 @@ describe.each(versions)('watches on etcd %s', (version) => {
     expect(watchers.slice(0, 250).flatMap(({ seen }) => seen.events)).toEqual([]);
     expect(proxy.accepted).toBe(1);
     for (const { watch } of watchers) watch.close();
+  });
+
+  test('a watch of what is still to come stays where it is while nothing happens', async () => {
+    await using server = await startEtcd({ version, own: true });
+    // Twice as fast, and it counts how often it has been silent for the 4 s after which a stream is asked for a sign of life.
+    let silences = 0;
+    const clock: Clock = {
+      ...systemClock,
+      setTimer: (delayMs, fire, options) =>
+        systemClock.setTimer(
+          delayMs / 2,
+          () => {
+            if (delayMs === 4_000) silences += 1;
+            fire();
+          },
+          options,
+        ),
+    };
+    await using coordinator = etcdCoordinator({ hosts: server.endpoint, clock });
+    const { revision } = await coordinator.txn(put('quiet'));
+    let resumed = 0;
+    const seen = new Recorder();
+    const handler = { ...seen.handler, onResumed: () => (resumed += 1) };
+    using _ = coordinator.watch({ key: 'quiet', startRevision: revision + 1n }, handler);
+    await waitUntil('it was asked, and has answered or not', () => silences >= 4, { timeoutMs: 40_000 });
+    expect(resumed).toBe(0);
+    await coordinator.txn(put('quiet'));
+    await seen.until(({ events }) => events.length > 0);
   });
 
   test('a revision of many events arrives whole, however large', async () => {

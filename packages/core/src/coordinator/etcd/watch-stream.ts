@@ -45,6 +45,8 @@ export class WatchStream<W extends Watched> {
   #timer: Timer | undefined;
   #heard = 0;
   #asking = false;
+  /** The id of the last watch that was created for a sign of life alone. */
+  #probe = 0;
   #settle: ((failure: Failure | undefined) => void) | undefined;
 
   static async open<W extends Watched>(
@@ -85,26 +87,16 @@ export class WatchStream<W extends Watched> {
   }
 
   attach(watcher: W): void {
-    this.#lastId += 1;
-    const id = this.#lastId;
+    const id = this.#create(watcher, watcher.next);
     watcher.id = id;
     this.#watchers.set(id, watcher);
-    this.#creating.push(id);
-    this.#send({
-      create_request: {
-        ...encodeSpan(watcher),
-        start_revision: String(watcher.next),
-        progress_notify: true,
-        watch_id: String(id),
-      },
-    });
   }
 
   detach(watcher: W): void {
     const { id } = watcher;
     if (id === undefined || this.#watchers.get(id) !== watcher) return;
     this.#drop(id);
-    this.#send({ cancel_request: { watch_id: String(id) } });
+    this.#cancel(id);
   }
 
   /** Takes the stream for dead unless the member says something within `limitMs`. */
@@ -133,7 +125,7 @@ export class WatchStream<W extends Watched> {
     }
     const id = Number(reply.watch_id);
     const watcher = this.#watchers.get(id);
-    // A reply to a request for a sign of life belongs to no watcher, and may overtake events on old servers.
+    // Closed meanwhile, or of no watcher from the beginning.
     if (watcher === undefined) return;
     if (reply.canceled) {
       this.#drop(id);
@@ -153,7 +145,10 @@ export class WatchStream<W extends Watched> {
       return;
     }
     const watcher = this.#watchers.get(id);
-    if (watcher === undefined) return;
+    if (watcher === undefined) {
+      if (id === this.#probe) this.#cancel(id);
+      return;
+    }
     if (reply.canceled) {
       this.#drop(id);
       this.#listener.onCanceled(watcher, reply);
@@ -168,6 +163,26 @@ export class WatchStream<W extends Watched> {
     if (watcher !== undefined) watcher.id = undefined;
   }
 
+  /** Returns the id that it will have. */
+  #create(span: KeySpan, startRevision: bigint): number {
+    this.#lastId += 1;
+    const id = this.#lastId;
+    this.#creating.push(id);
+    this.#send({
+      create_request: {
+        ...encodeSpan(span),
+        start_revision: String(startRevision),
+        progress_notify: true,
+        watch_id: String(id),
+      },
+    });
+    return id;
+  }
+
+  #cancel(id: number): void {
+    this.#send({ cancel_request: { watch_id: String(id) } });
+  }
+
   #send(request: IWatchRequest): void {
     if (this.#settle !== undefined) this.#stream.write(request);
   }
@@ -178,11 +193,20 @@ export class WatchStream<W extends Watched> {
     this.#arm(SILENCE_MS, () => (this.#heard === heard ? this.#ask(SILENCE_MS) : this.#listen()));
   }
 
-  /** Keepalive pings are answered by any living HTTP/2 stack; this is answered by the watch itself. */
+  /**
+   * Keepalive pings are answered by any living HTTP/2 stack; a further watch, of what we may watch, is answered by the
+   * watch itself. (A progress request is not where a watcher waits for a revision that is still to come, as most do: etcd
+   * 3.5.30 tells the progress only of watchers that are not ahead of it.)
+   */
   #ask(limitMs: number): void {
+    const [some] = this.#watchers.values();
+    if (some === undefined) {
+      this.#listen();
+      return;
+    }
     const heard = this.#heard;
     this.#asking = true;
-    this.#send({ progress_request: {} });
+    this.#probe = this.#create(some, 0n);
     this.#arm(limitMs, () => {
       if (this.#heard !== heard) this.#listen();
       else this.#failed(`no sign of life within ${limitMs} ms`, undefined);
