@@ -1,3 +1,4 @@
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { summariseHandovers } from './handover/summary.ts';
 import type { HoldsLine } from './holds/measure.ts';
@@ -77,7 +78,9 @@ test('a neighbour: its slowest puts, batched to not', () => {
 });
 
 test('a process that ends, or never began, is an error that says so', async () => {
-  await expect(LineProcess.start('no-such-program', [])).rejects.toThrow(/did not answer: .*ENOENT/);
+  await expect(LineProcess.start(join(import.meta.dirname, 'no-such-program'), [])).rejects.toThrow(
+    /did not answer: .*ENOENT/,
+  );
   const once = `process.stdout.write('"ready"\\n'); process.stdin.once('data', () => process.exit(3));`;
   await using started = await LineProcess.start(process.execPath, ['--eval', once]);
   await expect(started.ask({})).rejects.toThrow('did not answer: it ended with 3');
