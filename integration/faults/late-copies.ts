@@ -51,7 +51,8 @@ async function onePause(
   // Now all in one message, now each in one of its own.
   const groupCommit = cycle % 2 === 1;
   // One try may take a third of that: longer than those who give up wait, so that none of them goes on elsewhere.
-  await using keeper = await connect({ hosts, namespace, ttlMs: 12_000, groupCommit });
+  // And no pause is so long that the connection, and with it what the follower has not read yet, is given up.
+  await using keeper = await connect({ hosts, namespace, ttlMs: 12_000, groupCommit, keepaliveMs: 60_000 });
   const messages = groupCommit ? 1 : NAMES;
   await (await keeper.lock('warm-up').acquire()).release();
   const names = Array.from({ length: NAMES }, (_, index) => `c${cycle}-${index}`);
