@@ -10,8 +10,8 @@ export interface Footprint {
   /** The leases that it puts keys on. */
   readonly leases: readonly bigint[];
   /**
-   * The first range that it reads. Those that read the same one, and write in it, can only follow each other: the contenders
-   * for one lock.
+   * The first range that it reads. Those that read the same one, and write in it, can only follow each other: the
+   * contenders for one lock.
    */
   readonly lane: string | undefined;
   /** How many operations it takes of etcd's limit: its longest list, and the longest of those nested in it. */
@@ -67,8 +67,8 @@ class Survey implements Footprint {
       else this.#touch(operation, this.writes);
       if (operation.op !== 'put') continue;
       this.#value(operation.value);
-      if (operation.lease)
-        this.leases = this.leases.includes(operation.lease) ? this.leases : [...this.leases, operation.lease];
+      const { lease } = operation;
+      if (lease && !this.leases.includes(lease)) this.leases = [...this.leases, lease];
     }
     return deepest;
   }
