@@ -5,6 +5,7 @@ import {
   type ChannelInterface,
   type ChannelOptions,
   Client,
+  type ClientDuplexStream,
   connectivityState,
   Metadata,
 } from '@grpc/grpc-js';
@@ -82,6 +83,11 @@ export class Endpoint {
     const settled = await pending.wait(rpc, bounds, async () => send(this.client, rpc.options, this.#unary));
     if (settled.how === 'done') return { ok: true, value: settled.value };
     return { ok: false, failure: failureOf(`${what} on ${this.name}`, rpc, settled, bounds.limitMs) };
+  }
+
+  /** A stream of messages that are bytes. @throws Error once closed. */
+  duplex(path: string, options: CallOptions): ClientDuplexStream<Buffer, Buffer> {
+    return this.#opened().plain.makeBidiStreamRequest(path, same, same, new Metadata(), options);
   }
 
   readonly #unary: Unary = (path, request, options) =>

@@ -102,7 +102,7 @@ function writeRange(writer: ProtoWriter, range: RangeRequest): void {
   writeSpan(writer, range);
 }
 
-function writeSpan(writer: ProtoWriter, { key, rangeEnd }: KeySpan): void {
+export function writeSpan(writer: ProtoWriter, { key, rangeEnd }: KeySpan): void {
   if (rangeEnd !== undefined) writer.text(2, rangeEnd);
   writer.text(1, key);
 }
@@ -136,7 +136,7 @@ function readTxn(reader: ProtoReader): TxnResult & { revision: bigint } {
 }
 
 /** `ResponseHeader`. */
-function readRevision(reader: ProtoReader): bigint {
+export function readRevision(reader: ProtoReader): bigint {
   let revision = 0n;
   for (let field = reader.next(); field !== 0; field = reader.next()) {
     if (field === 3) revision = reader.int64();
@@ -192,7 +192,7 @@ function readRange(reader: ProtoReader): RangeResult & { revision: bigint } {
 }
 
 /** `KeyValue`. */
-function readKeyValue(reader: ProtoReader): KeyValue {
+export function readKeyValue(reader: ProtoReader): KeyValue {
   let key = '';
   let value: Uint8Array = EMPTY;
   let createRevision = 0n;

@@ -1,11 +1,10 @@
-import { status } from '@grpc/grpc-js';
-import type { IDuplexStream, IWatchRequest, IWatchResponse } from 'etcd3';
+import { type ClientDuplexStream, status } from '@grpc/grpc-js';
 import type { Clock, Timer } from '../../clock.ts';
 import type { KeySpan, WatchEvent } from '../coordinator.ts';
 import type { Endpoint } from './endpoint.ts';
 import { type Failure, verdictOn } from './failure.ts';
 import { Rpc } from './rpc.ts';
-import { decodeEvent, decodeRevision, encodeSpan } from './wire.ts';
+import { decodeWatchReply, encodeWatchCancel, encodeWatchCreate, type WatchReply } from './watch-messages.ts';
 
 /** What a stream needs to know of a watcher. */
 export interface Watched extends KeySpan {
@@ -23,7 +22,7 @@ export interface WatchListener<W extends Watched> {
   onEvents(watcher: W, events: readonly WatchEvent[], revision: bigint): void;
   /** Every event up to `revision` has been delivered. */
   onProgress(watcher: W, revision: bigint): void;
-  onCanceled(watcher: W, reply: IWatchResponse): void;
+  onCanceled(watcher: W, reply: WatchReply): void;
 }
 
 /** A stream that was silent for this long is asked for a sign of life, and given up after as long again. */
@@ -36,7 +35,7 @@ export class WatchStream<W extends Watched> {
   readonly down: Promise<Failure | undefined>;
   readonly #clock: Clock;
   readonly #rpc: Rpc;
-  readonly #stream: IDuplexStream<IWatchRequest, IWatchResponse>;
+  readonly #stream: ClientDuplexStream<Buffer, Buffer>;
   readonly #listener: WatchListener<W>;
   readonly #watchers = new Map<number, W>();
   /** Ids in the order of their creation requests, which is the order of the replies. */
@@ -49,33 +48,17 @@ export class WatchStream<W extends Watched> {
   #probe = 0;
   #settle: ((failure: Failure | undefined) => void) | undefined;
 
-  static async open<W extends Watched>(
-    endpoint: Endpoint,
-    token: string | undefined,
-    clock: Clock,
-    listener: WatchListener<W>,
-  ): Promise<WatchStream<W>> {
-    const rpc = new Rpc(Number.POSITIVE_INFINITY, { token, requireLeader: true });
-    const stream = await endpoint.client.watchClient.watch(rpc.options);
-    return new WatchStream(endpoint, clock, rpc, stream, listener);
-  }
-
-  private constructor(
-    endpoint: Endpoint,
-    clock: Clock,
-    rpc: Rpc,
-    stream: IDuplexStream<IWatchRequest, IWatchResponse>,
-    listener: WatchListener<W>,
-  ) {
+  constructor(endpoint: Endpoint, token: string | undefined, clock: Clock, listener: WatchListener<W>) {
     this.endpoint = endpoint;
     this.#clock = clock;
-    this.#rpc = rpc;
+    this.#rpc = new Rpc(Number.POSITIVE_INFINITY, { token, requireLeader: true });
+    const stream = endpoint.duplex('/etcdserverpb.Watch/Watch', this.#rpc.options);
     this.#stream = stream;
     this.#listener = listener;
     this.down = new Promise((resolve) => {
       this.#settle = resolve;
     });
-    stream.on('data', (reply) => this.#receive(reply));
+    stream.on('data', (message) => this.#receive(message));
     stream.on('error', (error) => this.#failed(error.message, error));
     stream.on('end', () => this.#failed('the member ended the stream', undefined));
     this.#listen();
@@ -116,32 +99,37 @@ export class WatchStream<W extends Watched> {
     this.#rpc.giveUp();
   }
 
-  #receive(reply: IWatchResponse): void {
+  #receive(message: Buffer): void {
     if (this.#settle === undefined) return;
     this.#heard += 1;
-    if (reply.created) {
-      this.#created(reply);
+    let reply: WatchReply;
+    try {
+      reply = decodeWatchReply(message);
+    } catch (cause) {
+      this.#failed('etcd sent a reply that cannot be read', cause);
       return;
     }
-    const id = Number(reply.watch_id);
+    if (reply.created) this.#created(reply);
+    else this.#notified(reply);
+  }
+
+  #notified(reply: WatchReply): void {
+    const { id, canceled, events, revision } = reply;
     const watcher = this.#watchers.get(id);
     // Closed meanwhile, or of no watcher from the beginning.
     if (watcher === undefined) return;
-    if (reply.canceled) {
+    if (canceled) {
       this.#drop(id);
       this.#listener.onCanceled(watcher, reply);
-    } else if (reply.events.length > 0) {
-      this.#listener.onEvents(watcher, reply.events.map(decodeEvent), decodeRevision(reply.header));
-    } else {
-      this.#listener.onProgress(watcher, decodeRevision(reply.header));
-    }
+    } else if (events.length > 0) this.#listener.onEvents(watcher, events, revision);
+    else this.#listener.onProgress(watcher, revision);
   }
 
-  #created(reply: IWatchResponse): void {
+  #created(reply: WatchReply): void {
     // A refused creation may carry the id -1, so it is the order that counts.
     const id = this.#creating.shift();
-    if (id === undefined || (!reply.canceled && Number(reply.watch_id) !== id)) {
-      this.#failed(`watch ${reply.watch_id} was created where ${id} was asked for`, undefined);
+    if (id === undefined || (!reply.canceled && reply.id !== id)) {
+      this.#failed(`watch ${reply.id} was created where ${id} was asked for`, undefined);
       return;
     }
     const watcher = this.#watchers.get(id);
@@ -152,9 +140,7 @@ export class WatchStream<W extends Watched> {
     if (reply.canceled) {
       this.#drop(id);
       this.#listener.onCanceled(watcher, reply);
-    } else {
-      this.#listener.onCreated(watcher, decodeRevision(reply.header));
-    }
+    } else this.#listener.onCreated(watcher, reply.revision);
   }
 
   #drop(id: number): void {
@@ -168,22 +154,15 @@ export class WatchStream<W extends Watched> {
     this.#lastId += 1;
     const id = this.#lastId;
     this.#creating.push(id);
-    this.#send({
-      create_request: {
-        ...encodeSpan(span),
-        start_revision: String(startRevision),
-        progress_notify: true,
-        watch_id: String(id),
-      },
-    });
+    this.#send(encodeWatchCreate(span, startRevision, id));
     return id;
   }
 
   #cancel(id: number): void {
-    this.#send({ cancel_request: { watch_id: String(id) } });
+    this.#send(encodeWatchCancel(id));
   }
 
-  #send(request: IWatchRequest): void {
+  #send(request: Buffer): void {
     if (this.#settle !== undefined) this.#stream.write(request);
   }
 

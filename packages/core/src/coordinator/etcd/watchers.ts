@@ -1,5 +1,4 @@
 import { ExponentialBackoff } from 'cockatiel';
-import type { IWatchResponse } from 'etcd3';
 import type { Clock } from '../../clock.ts';
 import { LockkeeperError } from '../../errors.ts';
 import { invalidOption } from '../../validation.ts';
@@ -8,8 +7,8 @@ import type { Endpoint } from './endpoint.ts';
 import type { Endpoints } from './endpoints.ts';
 import { type Failure, toError, verdictOnReason } from './failure.ts';
 import { closedError, type PendingCalls } from './pending-calls.ts';
+import type { WatchReply } from './watch-messages.ts';
 import { type WatchListener, WatchStream } from './watch-stream.ts';
-import { modRevisionOf } from './wire.ts';
 
 /** One watch that somebody asked for. There may be tens of thousands. */
 class Watcher implements Watch {
@@ -140,7 +139,7 @@ export class Watchers implements WatchListener<Watcher> {
       if (ready.failure.kind !== 'refused') endpoints.moveOn(endpoint);
       return { failure: ready.failure, heard: false };
     }
-    const stream = await WatchStream.open<Watcher>(endpoint, ready.value, clock, this);
+    const stream = new WatchStream<Watcher>(endpoint, ready.value, clock, this);
     this.#stream = stream;
     for (const watcher of [...this.#watchers]) this.#attach(watcher, stream);
     if (pending.closed || this.#watchers.size === 0) stream.end();
@@ -171,7 +170,7 @@ export class Watchers implements WatchListener<Watcher> {
     const last = events.at(-1);
     if (last === undefined) return;
     // Not the reply's own revision: that is the store's, and may be far ahead of what was delivered.
-    watcher.next = modRevisionOf(last) + 1n;
+    watcher.next = (last.type === 'put' ? last.kv.modRevision : last.modRevision) + 1n;
     watcher.handler.onEvents(events);
   }
 
@@ -180,14 +179,14 @@ export class Watchers implements WatchListener<Watcher> {
     if (revision >= watcher.next) watcher.next = revision + 1n;
   }
 
-  onCanceled(watcher: Watcher, reply: IWatchResponse): void {
+  onCanceled(watcher: Watcher, reply: WatchReply): void {
     const what = `watch from revision ${watcher.next} on ${JSON.stringify(watcher.key)}`;
-    if (reply.compact_revision !== '0') {
-      const text = `${what}: history before revision ${reply.compact_revision} has been compacted`;
+    if (reply.compactRevision !== 0n) {
+      const text = `${what}: history before revision ${reply.compactRevision} has been compacted`;
       this.#end(watcher, new LockkeeperError('compacted', text));
       return;
     }
-    const said = reply.cancel_reason;
+    const said = reply.reason;
     const failure = {
       ...verdictOnReason(said),
       text: `${what}: ${said || 'etcd ended it'}`,
