@@ -6,6 +6,7 @@ import { describeClosing } from './lock/closing.ts';
 import { describeElections } from './lock/elections.ts';
 import { describeFailedWaits } from './lock/failed-waits.ts';
 import { describeFencedWrites } from './lock/fenced-writes.ts';
+import { describeHandOver } from './lock/hand-over.ts';
 import { describeHolding } from './lock/holding.ts';
 import { describeInspecting } from './lock/inspecting.ts';
 import { describeLifetimes } from './lock/lifetimes.ts';
@@ -28,6 +29,7 @@ export function describeLocks(where: string, makeWorld: () => Promise<Coordinato
   describeAcquiring(where, newWorld);
   describeUnknownOutcomes(where, newWorld);
   describeFailedWaits(where, newWorld);
+  describeHandOver(where, newWorld);
   describeHolding(where, newWorld);
   describeFencedWrites(where, newWorld);
   describeClaims(where, newWorld);

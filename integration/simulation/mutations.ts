@@ -244,6 +244,17 @@ export const mutations: readonly Mutation[] = [
     ],
   },
   {
+    name: 'a release hands over to anybody of ours',
+    harm: 'others stand before him',
+    edits: [
+      {
+        file: 'lock/queue-mirror.ts',
+        find: '    return next === undefined ? undefined : this.#seats.get(next);\n',
+        replace: '    return next === undefined ? undefined : [...this.#seats.values()].at(-1);\n',
+      },
+    ],
+  },
+  {
     name: 'a set is granted on its predecessors’ deletion alone',
     harm: 'they may only have given up',
     edits: [

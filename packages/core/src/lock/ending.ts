@@ -10,10 +10,12 @@ import type {
   TxnResult,
 } from '../coordinator/coordinator.ts';
 import { LockkeeperError } from '../errors.ts';
-import type { Logger } from '../options.ts';
 import type { Acquisition, Place } from './acquisition.ts';
 import { BackOff } from './back-off.ts';
 import { takeBackMarks } from './lock-delay.ts';
+import type { LockHost } from './lock-host.ts';
+import type { Seat } from './queue-mirror.ts';
+import type { QueueMirrors } from './queue-mirrors.ts';
 
 /**
  * How an acquisition ended: `deleted`, all our keys were there, intact, and we deleted them; `absent`, one was
@@ -31,9 +33,8 @@ export type Ending = 'deleted' | 'absent' | 'session-lost';
  * @param onDelay - called when the first try, which takes 5 s at most, was in vain.
  */
 export async function endAcquisition(
-  coordinator: Coordinator,
+  { options: { coordinator, logger }, mirrors }: LockHost,
   acquisition: Acquisition,
-  logger: Logger,
   onDelay?: () => void,
 ): Promise<Ending> {
   let backOff: BackOff | undefined;
@@ -46,7 +47,9 @@ export async function endAcquisition(
       try {
         sent += 1;
         const call = { signal: scope, timeoutMs: session.attemptTimeoutMs };
-        const reply = await coordinator.txn(endingTxn(acquisition), call);
+        const next = nextInLine(mirrors, acquisition);
+        const reply = await coordinator.txn(endingTxn(acquisition, next), call);
+        if (next !== undefined && isHandedOver(reply)) next.tell('in-front');
         if (acquisition.unanswered > 0) session.leaveBehind();
         const removals = removalsIn(acquisition, reply);
         const left = leftIn(removals);
@@ -82,7 +85,7 @@ function leftIn(removals: readonly TxnResult[]): KeyValue[] {
   return removals.flatMap(({ results: [range] }) => (range?.op === 'range' ? range.kvs : []));
 }
 
-function endingTxn(acquisition: Acquisition): Txn {
+function endingTxn(acquisition: Acquisition, next: Seat | undefined): Txn {
   const { places, requestKey, unanswered, isReleased, mayTakeBackMark } = acquisition;
   const [only, ...more] = places;
   const isOne = only !== undefined && more.length === 0;
@@ -93,7 +96,31 @@ function endingTxn(acquisition: Acquisition): Txn {
   if (isReleased && mayTakeBackMark) besides.push(...takeBackMarks(acquisition));
   success.push(...besides);
   if (isOne) failure.push(...besides);
+  if (next !== undefined) success.push(standing(acquisition, next));
   return { compare, success, failure };
+}
+
+/** Whoever waits in this keeper for nobody but us. */
+function nextInLine(mirrors: QueueMirrors, { places, queues: [queue] }: Acquisition): Seat | undefined {
+  return places.length === 1 && queue !== undefined ? mirrors.behind(queue) : undefined;
+}
+
+/**
+ * Whether the next in line is there when we are gone, so that it holds from this very revision on: told by the reply, a
+ * hand-over within a keeper need not wait for the event, nor for what we do after our release.
+ */
+function standing({ lineageCompare }: Acquisition, { key, token }: Seat): Operation {
+  const compare: Compare[] = [
+    { key, target: 'createRevision', is: '=', to: token },
+    { key, target: 'modRevision', is: '=', to: token },
+    lineageCompare,
+  ];
+  return { op: 'txn', compare, success: [], failure: [] };
+}
+
+function isHandedOver({ succeeded, results }: TxnReply): boolean {
+  const told = results.at(-1);
+  return succeeded && told?.op === 'txn' && told.succeeded;
 }
 
 /** Keeps copies of our enqueue that are still on their way from taking effect. */

@@ -350,12 +350,12 @@ export class Hold implements AsyncDisposable, Owner {
 
   /** How it ended, or `undefined` where that is not known in time. Mostly the first try tells, and needs no timer. */
   #confirmed(): Promise<Ending | undefined> {
-    const { clock, coordinator, logger } = this.#host.options;
+    const { clock } = this.#host.options;
     if (this.#ending !== undefined) return within(clock, RELEASE_TIMEOUT_MS, this.#ending);
     const begunAt = clock.now();
     return new Promise((resolve) => {
       let timer: Timer | undefined;
-      const ending = endAcquisition(coordinator, this.#acquisition, logger, () => {
+      const ending = endAcquisition(this.#host, this.#acquisition, () => {
         this.#host.inBackground(ending);
         const leftMs = Math.max(0, RELEASE_TIMEOUT_MS - (clock.now() - begunAt));
         timer = clock.setTimer(leftMs, () => resolve(undefined));
@@ -371,8 +371,7 @@ export class Hold implements AsyncDisposable, Owner {
   /** @param sealed - what the key is kept for; never rejects. */
   #end(sealed?: Promise<unknown>): Promise<Ending> {
     if (this.#ending === undefined) {
-      const { coordinator, logger } = this.#host.options;
-      const end = () => endAcquisition(coordinator, this.#acquisition, logger);
+      const end = () => endAcquisition(this.#host, this.#acquisition);
       this.#ending = sealed === undefined ? end() : sealed.then(end);
       this.#host.inBackground(this.#ending);
     }

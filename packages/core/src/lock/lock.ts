@@ -285,9 +285,8 @@ export class Lock<H extends Hold = Hold> {
 
   /** Resolves when no key of the acquisition is left, or none can come any more. Never rejects. */
   async #giveUp(acquisition: Acquisition): Promise<void> {
-    const { coordinator, logger } = this.#host.options;
     if (!acquisition.mayExist) return acquisition.settle();
-    const ending = endAcquisition(coordinator, acquisition, logger);
+    const ending = endAcquisition(this.#host, acquisition);
     this.#host.inBackground(ending);
     await ending;
   }

@@ -116,7 +116,15 @@ export class QueueMirror {
 
   /** Without anybody it ends, and must not be joined any more. */
   leave(seat: Seat): void {
-    if (this.#seats.delete(seat.key) && this.#seats.size === 0) this.#end();
+    if (this.#seats.get(seat.key) !== seat) return;
+    this.#seats.delete(seat.key);
+    if (this.#seats.size === 0) this.#end();
+  }
+
+  /** Whoever of ours is the next when the first is gone, whose key was put at `createRevision`. */
+  behindFirst(key: string, createRevision: bigint): Seat | undefined {
+    const next = this.#resumed ? undefined : this.#picture?.behindFirst(key, createRevision);
+    return next === undefined ? undefined : this.#seats.get(next);
   }
 
   /** A linearizable read, and a watch of everything after it. Never rejects. */

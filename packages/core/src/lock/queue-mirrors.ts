@@ -27,6 +27,14 @@ export class QueueMirrors {
     return new Seat(place, session, token, this.#mirrorOf(place), signal).wait();
   }
 
+  /** Whoever of ours is the next as soon as the key of a place is gone, where that is known. */
+  behind(place: QueuePlace): Seat | undefined {
+    const { key, revision } = place;
+    return revision === undefined
+      ? undefined
+      : this.#mirrors.get(spanOf(place).key)?.behindFirst(key, revision);
+  }
+
   #mirrorOf(place: QueuePlace): QueueMirror {
     const { key } = spanOf(place);
     const standing = this.#mirrors.get(key);

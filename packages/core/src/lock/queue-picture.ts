@@ -63,6 +63,16 @@ export class QueuePicture {
   }
 
   /**
+   * The key right behind the first, where that was put at `createRevision` and nobody else holds beside it: it is the
+   * first as soon as that one is gone, at whatever later revision, unless it is gone by then itself.
+   */
+  behindFirst(key: string, createRevision: bigint): string | undefined {
+    const first = this.#first;
+    const isFirst = first?.key === key && first.createRevision === createRevision;
+    return isFirst && this.#front === first && first.isExclusive ? first.behind?.key : undefined;
+  }
+
+  /**
    * How somebody stands whose key was put at `token` and whom nobody rewrites while he waits; `undefined`: that is still
    * to come, whatever stands at the key now.
    */
