@@ -316,7 +316,7 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/lock.ts',
-        find: 'await claimAll(clock, attempt.claims, hold.token, attempt.claimTimeoutMs, scope.signal);',
+        find: 'await claimAll(clock, terms.claims, hold.token, terms.claimTimeoutMs, scope.signal);',
         replace: '',
       },
     ],
@@ -399,8 +399,8 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/lock.ts',
-        find: 'await claimAll(clock, attempt.claims, hold.token,',
-        replace: 'await claimAll(clock, hold.token.shared ? [] : attempt.claims, hold.token,',
+        find: 'await claimAll(clock, terms.claims, hold.token,',
+        replace: 'await claimAll(clock, hold.token.shared ? [] : terms.claims, hold.token,',
       },
     ],
   },
@@ -751,7 +751,7 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/enqueue.ts',
-        find: 'if (isLast) apart.push(place.rivals);',
+        find: 'if (isLast) apart.push(place.queue.rivals);',
         replace: '',
       },
     ],

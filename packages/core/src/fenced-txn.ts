@@ -12,6 +12,7 @@ import {
 import { LockkeeperError } from './errors.ts';
 import type { Acquisition } from './lock/acquisition.ts';
 import type { Hold, SpoilCause } from './lock/hold.ts';
+import { folderOf } from './lock/key-layout.ts';
 import { checkCall, checkMethods, invalidOption } from './validation.ts';
 
 /** `applied: false`: a condition of your own did not hold; the lock was still yours, and nothing was written. */
@@ -123,7 +124,7 @@ export class FencedTxn {
   /** What must not be written here, since the hold stands on it. */
   #ownerOf(span: KeySpan): string | undefined {
     const { places, lineageKey } = this.#hold.fence().acquisition;
-    if (places.some(({ keys }) => overlap(span, prefixSpan(keys))))
+    if (places.some(({ key }) => overlap(span, prefixSpan(folderOf(key)))))
       return 'part of the queue of the lock itself';
     return overlap(span, { key: lineageKey }) ? 'the lineage of all locks' : undefined;
   }

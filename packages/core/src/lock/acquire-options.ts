@@ -58,7 +58,8 @@ export interface AcquireOptions extends TryAcquireOptions {
 }
 
 /** The options of one acquire with every default filled in and every value checked. */
-export interface Attempt extends HoldOptions {
+export interface Attempt {
+  readonly terms: HoldOptions;
   readonly lockDelayMs: number | undefined;
   readonly signal: AbortSignal | undefined;
   readonly waitTimeoutMs: number | undefined;
@@ -67,18 +68,40 @@ export interface Attempt extends HoldOptions {
 /** @throws LockkeeperError `invalid-option` */
 export function resolveAttempt(options: AcquireOptions): Attempt {
   checkObject('options', options);
+  return {
+    terms: resolveTerms(options),
+    signal: optionalSignal('signal', options.signal),
+    waitTimeoutMs: optionalDuration('waitTimeoutMs', options.waitTimeoutMs, { min: 0 }),
+    lockDelayMs: optionalDuration('lockDelayMs', options.lockDelayMs, { min: 0 }),
+  };
+}
+
+const NO_CLAIMS: readonly Claimable[] = [];
+
+/** Most holds are asked for without a word on these: all of them share one object. */
+const USUAL_TERMS: HoldOptions = {
+  claims: NO_CLAIMS,
+  claimTimeoutMs: 10_000,
+  sealOnRelease: true,
+  minHoldMs: 0,
+  maxHoldMs: undefined,
+};
+
+const TERMS = Object.keys(USUAL_TERMS) as (keyof HoldOptions)[];
+
+function resolveTerms(options: AcquireOptions): HoldOptions {
+  if (TERMS.every((field) => options[field] === undefined)) return USUAL_TERMS;
   const { sealOnRelease = true } = options;
   const minHoldMs = duration('minHoldMs', options.minHoldMs ?? 0, { min: 0 });
   if (typeof sealOnRelease !== 'boolean')
     throw invalidOption('sealOnRelease', sealOnRelease, 'expected a boolean');
   return {
-    signal: optionalSignal('signal', options.signal),
-    waitTimeoutMs: optionalDuration('waitTimeoutMs', options.waitTimeoutMs, { min: 0 }),
     claims: checkClaims(options.claims),
-    claimTimeoutMs: duration('claimTimeoutMs', options.claimTimeoutMs ?? 10_000, { min: 1 }),
+    claimTimeoutMs: duration('claimTimeoutMs', options.claimTimeoutMs ?? USUAL_TERMS.claimTimeoutMs, {
+      min: 1,
+    }),
     sealOnRelease,
     minHoldMs,
-    lockDelayMs: optionalDuration('lockDelayMs', options.lockDelayMs, { min: 0 }),
     maxHoldMs: optionalDuration('maxHoldMs', options.maxHoldMs, { min: Math.max(minHoldMs, 1) }),
   };
 }
@@ -91,7 +114,7 @@ export function checkClaims(claims: unknown = []): readonly Claimable[] {
       throw invalidOption(`claims[${index}]`, guard, 'expected a guard with claim() and seal()');
     }
   }
-  return [...claims];
+  return claims.length === 0 ? NO_CLAIMS : [...claims];
 }
 
 export interface RequestReleaseOptions {

@@ -64,19 +64,28 @@ export function titleOf({ noun = 'lock', name }: Pick<LockTarget, 'name' | 'noun
 }
 
 /** Where one acquisition stands in one queue. */
-export interface Place extends Pick<Queue, 'keys' | 'isRewritable'> {
+export interface Place {
   readonly key: string;
   /** The key whose value says whose acquisition this is; mostly the same. */
   readonly detailsKey: string;
   /** Whether others may have their key in this very place, so that what is found there need not be ours. */
   readonly isShared: boolean;
+  /** Whether its holder may rewrite the value of our key. Then that is told by its create revision. */
+  readonly isRewritable: boolean;
   /** The revision at which our key was put, once we know it. */
   revision: bigint | undefined;
 }
 
 /** A place in a queue of which we wait to be the first. */
-export interface QueuePlace extends Place, Queue {
+export interface QueuePlace extends Place {
+  readonly queue: Queue;
   readonly slot: number;
+}
+
+/** Whoever is granted what an acquisition asked for. */
+export interface Grantee {
+  /** @internal Called once, when the session is lost. */
+  onSessionLost(cause: LossCause): void;
 }
 
 /** Where we are, as part of a JSON text. */
@@ -92,25 +101,24 @@ export class Acquisition implements SessionMember {
   readonly session: Session;
   readonly queues: readonly QueuePlace[];
   /** Every key that is ours while this lasts: those in queues, and what the grant may add. */
-  readonly places: Place[];
+  places: readonly Place[];
   /** Whether the ending takes the marks back: we left them, began, and were released. */
   mayTakeBackMark = false;
   isReleased = false;
-  /** Aborts everything that this acquisition waits for when the session is lost. */
-  readonly scope: AbortScope = new AbortScope();
   /** Copies of the enqueue transaction that may still take effect, now or later. */
   unanswered = 0;
   /** Why etcd could not be reached at the last try. */
   trouble: LockkeeperError | undefined;
   /** Whether keys of ours may be in etcd. */
   mayExist = false;
-  /** What to do besides aborting the waits when the session is lost. */
-  onLost: ((cause: LossCause) => void) | undefined;
+  grantee: Grantee | undefined;
   readonly #target: LockTarget;
   readonly #layout: KeyLayout;
   readonly #identity: string;
   /** Wall time. */
   readonly #since: number;
+  #scope: AbortScope | undefined;
+  #lost: LockkeeperError | undefined;
   #ended = false;
 
   constructor(target: LockTarget, session: Session, layout: KeyLayout, options: ResolvedOptions) {
@@ -121,13 +129,13 @@ export class Acquisition implements SessionMember {
     this.session = session;
     const { leaseHex, slots } = session;
     this.queues = target.queues.map((queue) => {
-      const slot = slots.take(queue.keys);
-      const key = layout.contender(queue.keys, leaseHex, slot);
-      const { details } = queue;
+      const { keys, details, isRewritable = false } = queue;
+      const slot = slots.take(keys);
+      const key = layout.contender(keys, leaseHex, slot);
       const detailsKey = details === undefined ? key : layout.contender(details, leaseHex, slot);
-      return placeIn(queue, slot, key, detailsKey);
+      return { queue, slot, key, detailsKey, isShared: false, isRewritable, revision: undefined };
     });
-    this.places = this.queues.slice();
+    this.places = this.queues;
     // Tells us at once where the session was lost in the meantime.
     session.join(this);
   }
@@ -174,7 +182,7 @@ export class Acquisition implements SessionMember {
    */
   get marks(): readonly string[] {
     const slots = this.places.filter(({ isShared }) => isShared).map(({ key }) => key);
-    const alone = slots.length > 0 ? slots : this.queues.map(({ keys }) => keys);
+    const alone = slots.length > 0 ? slots : this.queues.map(({ queue }) => queue.keys);
     return alone.map((place) => this.#layout.mark(place));
   }
 
@@ -213,9 +221,19 @@ export class Acquisition implements SessionMember {
     return lineage !== undefined && new TextDecoder().decode(lineage.value) === this.session.lineage;
   }
 
+  /** Aborts everything that this acquisition waits for when the session is lost. Most holds wait for nothing. */
+  get scope(): AbortScope {
+    if (this.#scope === undefined) {
+      this.#scope = new AbortScope();
+      if (this.#lost !== undefined) this.#scope.abort(this.#lost);
+    }
+    return this.#scope;
+  }
+
   onSessionLost(cause: LossCause): void {
-    this.scope.abort(this.lostWhileWaiting(cause));
-    this.onLost?.(cause);
+    this.#lost = this.lostWhileWaiting(cause);
+    this.#scope?.abort(this.#lost);
+    this.grantee?.onSessionLost(cause);
   }
 
   lostWhileWaiting(cause: LossCause): LockkeeperError {
@@ -229,30 +247,9 @@ export class Acquisition implements SessionMember {
   settle(): void {
     if (this.#ended) return;
     this.#ended = true;
-    this.scope[Symbol.dispose]();
-    for (const { keys, slot } of this.queues) this.session.slots.free(keys, slot);
+    for (const { queue, slot } of this.queues) this.session.slots.free(queue.keys, slot);
     this.session.leave(this);
   }
-}
-
-/** Field by field: V8 gives every object that is spread and added to a hidden class of its own. */
-function placeIn(queue: Queue, slot: number, key: string, detailsKey: string): QueuePlace {
-  const { keys, rivals, details, isRewritable, isOfReaders, sharesWithDowngraded, writers, family } = queue;
-  return {
-    keys,
-    rivals,
-    details,
-    isRewritable,
-    isOfReaders,
-    sharesWithDowngraded,
-    writers,
-    family,
-    slot,
-    key,
-    detailsKey,
-    isShared: false,
-    revision: undefined,
-  };
 }
 
 /** Reads who wrote a key of a queue; tolerates what other programs write there. */

@@ -88,10 +88,10 @@ function enqueueTxn(acquisition: Acquisition, mode: EnqueueMode): Txn {
       const isLast = isBehindOwn(acquisition, place);
       success.push(isLast ? comeLast(acquisition, place) : getInLine(acquisition, place));
       // Two that come in one revision would have one token.
-      if (isLast) apart.push(place.rivals);
+      if (isLast) apart.push(place.queue.rivals);
     }
     // Readers of one lock do not look at each other. Each has its own token all the same.
-    const { isOfReaders, family } = place;
+    const { isOfReaders, family } = place.queue;
     if (isOfReaders === true && family !== undefined) apart.push(prefixSpan(family));
   }
   compare.push(isAbsent(cancelledKey), acquisition.lineageCompare);
@@ -121,8 +121,9 @@ const LAST_FIRST = { by: 'createRevision', order: 'descend' } as const;
 
 function getInLine(acquisition: Acquisition, place: QueuePlace): Operation {
   const puts = putOwn(acquisition, place);
-  const { key, rangeEnd } = place.rivals;
-  const keysOnly = !place.sharesWithDowngraded;
+  const { rivals, sharesWithDowngraded } = place.queue;
+  const { key, rangeEnd } = rivals;
+  const keysOnly = !sharesWithDowngraded;
   const last: Operation = { op: 'range', key, rangeEnd, sort: LAST_FIRST, limit: 1, keysOnly };
   return { op: 'txn', compare: [isAbsent(key, rangeEnd)], success: puts, failure: [last, ...puts] };
 }
@@ -131,8 +132,8 @@ function getInLine(acquisition: Acquisition, place: QueuePlace): Operation {
  * Whether somebody of our own session is in this queue already, so that we are hardly the first: etcd need not look, which
  * takes it the longer the longer the queue is. Whoever waits learns his place from the mirror anyway, first or not.
  */
-function isBehindOwn({ queues, session }: Acquisition, { key, keys, rivals }: QueuePlace): boolean {
-  return queues.length === 1 && isWithin(key, rivals) && session.slots.count(keys) > 1;
+function isBehindOwn({ queues, session }: Acquisition, { key, queue }: QueuePlace): boolean {
+  return queues.length === 1 && isWithin(key, queue.rivals) && session.slots.count(queue.keys) > 1;
 }
 
 /** Our own key is not there: the enqueue compares that. */
@@ -147,13 +148,13 @@ function take(acquisition: Acquisition, place: QueuePlace): Operation {
 }
 
 /** What must be empty for us to be the first and only one there. The rivals mostly include our own key. */
-function aloneIn({ key, rivals }: QueuePlace): KeySpan[] {
+function aloneIn({ key, queue: { rivals } }: QueuePlace): KeySpan[] {
   return isWithin(key, rivals) ? [rivals] : [{ key }, rivals];
 }
 
 /** Who is in the way, and whether we are it: our own key can only have been put where nobody else was. */
 function firstAndOwn(place: QueuePlace): Operation[] {
-  const { rivals } = place;
+  const { rivals } = place.queue;
   const first: Operation = {
     op: 'range',
     ...rivals,
@@ -227,7 +228,7 @@ async function whyRefused(
   const [own] = present;
   if (own === undefined) {
     // Only a try is refused because of others.
-    const holder = kvs.find(({ key }) => queues.some(({ rivals }) => isWithin(key, rivals)));
+    const holder = kvs.find(({ key }) => queues.some(({ queue }) => isWithin(key, queue.rivals)));
     if (holder === undefined) throw unexpected(acquisition);
     acquisition.mayExist = acquisition.unanswered > 0;
     return { place: 'busy', holder };

@@ -5,7 +5,7 @@ import { LockkeeperError, type LossCause } from '../errors.ts';
 import { AbortScope, within } from '../signals.ts';
 import { publish } from '../telemetry.ts';
 import { invalidOption } from '../validation.ts';
-import type { Acquisition } from './acquisition.ts';
+import type { Acquisition, Grantee } from './acquisition.ts';
 import { claimAll, sealAll } from './claims.ts';
 import { type Ending, endAcquisition } from './ending.ts';
 import type { LockHost } from './lock-host.ts';
@@ -68,7 +68,7 @@ export type SpoilCause = 'key-deleted' | 'foreign-write';
  * acting, which a pause of the process can stretch at will: where two writers at once do harm, pass `token`
  * to a guard at the storage, or `compare()` to a transaction in etcd.
  */
-export class Hold implements AsyncDisposable, Owner {
+export class Hold implements AsyncDisposable, Owner, Grantee {
   /** The lock's name. */
   readonly name: string;
   readonly #acquisition: Acquisition;
@@ -100,7 +100,7 @@ export class Hold implements AsyncDisposable, Owner {
     this.#host = host;
     this.#options = options;
     this.#revision = revision;
-    acquisition.onLost = (cause) => this.#lose(cause);
+    acquisition.grantee = this;
     this.#owned = acquisition.places.map((place) => new OwnedKey(host.ownership, this, acquisition, place));
     host.holds.add(this);
   }
@@ -116,7 +116,7 @@ export class Hold implements AsyncDisposable, Owner {
         lineage: session.lineage,
         revision: this.#revision,
         acquisition: id,
-        shared: queues.some(({ isOfReaders }) => isOfReaders === true),
+        shared: queues.some(({ queue }) => queue.isOfReaders === true),
       });
     }
     return this.#token;
@@ -222,7 +222,7 @@ export class Hold implements AsyncDisposable, Owner {
 
   /** @internal Whoever waits in one of these waits for this hold. */
   get families(): readonly string[] {
-    return this.#acquisition.queues.flatMap(({ family }) => family ?? []);
+    return this.#acquisition.queues.flatMap(({ queue }) => queue.family ?? []);
   }
 
   /** @internal What a fenced transaction works with. @throws LockkeeperError `lost`, `released` */
@@ -271,6 +271,11 @@ export class Hold implements AsyncDisposable, Owner {
   /** @internal */
   onSpoilt(cause: SpoilCause): void {
     void this.#spoilt(cause);
+  }
+
+  /** @internal */
+  onSessionLost(cause: LossCause): void {
+    this.#lose(cause);
   }
 
   /** @internal From now on it counts as held. */

@@ -84,6 +84,11 @@ export function slotOf({ slots }: SemaphoreKeys, key = ''): number | undefined {
   return key === `${slots.key}${slot}` && slot >= 0 && slot < MOST_PERMITS ? slot : undefined;
 }
 
+/** Below which a contender's key lies, or that of a permit, and those of its rivals. */
+export function folderOf(key: string): string {
+  return key.slice(0, key.lastIndexOf('/') + 1);
+}
+
 /** Where everything of one namespace lives in etcd. */
 export class KeyLayout {
   readonly #root: string;

@@ -1,3 +1,4 @@
+import type { Claimable } from '@lockkeeper/fencing';
 import type { Clock } from '../clock.ts';
 import type { KeyValue, Operation } from '../coordinator/coordinator.ts';
 import { checkTtl } from '../options.ts';
@@ -204,11 +205,12 @@ export class Lock<H extends Hold = Hold> {
         revision = admitted.revision;
       }
       wait.lift();
-      const terms = claimsOf === undefined ? attempt : { ...attempt, claims: claimsOf(acquisition) };
+      const claims = claimsOf?.(acquisition) ?? attempt.terms.claims;
+      const terms = claims === attempt.terms.claims ? attempt.terms : { ...attempt.terms, claims };
       // The target says what it gives.
       hold = new (this.#target.Hold ?? Hold)(acquisition, revision, this.#host, terms) as H;
-      if (isComplete(acquisition, terms)) hold.begin();
-      else await this.#complete(hold, acquisition, terms, scope);
+      if (isComplete(acquisition, attempt, claims)) hold.begin();
+      else await this.#complete(hold, acquisition, { ...attempt, terms }, scope);
       scope.throwIfAborted();
       if (hold.loss !== undefined) throw acquisition.lostWhileWaiting(hold.loss.lossCause ?? 'key-deleted');
       this.#tellGranted(hold, wait.waitedMs());
@@ -233,16 +235,15 @@ export class Lock<H extends Hold = Hold> {
   async #complete(
     hold: Hold,
     acquisition: Acquisition,
-    attempt: Attempt,
+    { lockDelayMs, terms }: Attempt,
     signal: AbortSignalLike,
   ): Promise<void> {
     const { clock, coordinator } = this.#host.options;
     using scope = new AbortScope().follow(signal).follow(hold.signal);
     try {
-      if (attempt.lockDelayMs !== undefined)
-        await observeLockDelay(coordinator, acquisition, attempt.lockDelayMs, scope);
+      if (lockDelayMs !== undefined) await observeLockDelay(coordinator, acquisition, lockDelayMs, scope);
       hold.begin();
-      await claimAll(clock, attempt.claims, hold.token, attempt.claimTimeoutMs, scope.signal);
+      await claimAll(clock, terms.claims, hold.token, terms.claimTimeoutMs, scope.signal);
       await freshen(clock, acquisition.session, scope);
     } catch (error) {
       // Where the session was lost too, that is what whoever waits is told.
@@ -309,7 +310,11 @@ function ask({ key, createRevision, lease }: KeyValue, requestKey: string, reque
 }
 
 /** Whether there is nothing to wait for between the grant and the caller's seeing it. */
-function isComplete({ session }: Acquisition, { lockDelayMs, claims }: Attempt): boolean {
+function isComplete(
+  { session }: Acquisition,
+  { lockDelayMs }: Attempt,
+  claims: readonly Claimable[],
+): boolean {
   return lockDelayMs === undefined && claims.length === 0 && isFresh(session);
 }
 

@@ -4,6 +4,7 @@ import type { Session } from '../session/session.ts';
 import { AbortScope, type AbortSignalLike } from '../signals.ts';
 import type { QueuePlace } from './acquisition.ts';
 import { BackOff, untilReached } from './back-off.ts';
+import type { Queue } from './key-layout.ts';
 import { QueuePicture, type Shown } from './queue-picture.ts';
 import { spanOf } from './queue-view.ts';
 
@@ -33,7 +34,7 @@ export class Seat {
 
   /** @param token - the revision at which its key was put. */
   constructor(
-    { key, keys }: QueuePlace,
+    { key, queue }: QueuePlace,
     session: Session,
     token: bigint,
     mirror: QueueMirror,
@@ -41,7 +42,7 @@ export class Seat {
   ) {
     this.key = key;
     this.token = token;
-    this.#folder = keys;
+    this.#folder = queue.keys;
     this.#session = session;
     this.#mirror = mirror;
     this.#signal = signal;
@@ -89,7 +90,7 @@ export class Seat {
  */
 export class QueueMirror {
   readonly #coordinator: Coordinator;
-  readonly #queue: QueuePlace;
+  readonly #queue: Queue;
   readonly #onOver: () => void;
   readonly #scope = new AbortScope();
   readonly #seats = new Map<string, Seat>();
@@ -102,7 +103,7 @@ export class QueueMirror {
   #resumed = false;
 
   /** @param onOver - called once: nobody waits any more, or it cannot go on. */
-  constructor(coordinator: Coordinator, queue: QueuePlace, onOver: () => void) {
+  constructor(coordinator: Coordinator, queue: Queue, onOver: () => void) {
     this.#coordinator = coordinator;
     this.#queue = queue;
     this.#onOver = onOver;

@@ -1,6 +1,7 @@
 import type { Coordinator } from '../coordinator/coordinator.ts';
 import type { AbortSignalLike } from '../signals.ts';
 import type { Acquisition, QueuePlace } from './acquisition.ts';
+import type { Queue } from './key-layout.ts';
 import { QueueMirror, Seat, type Verdict } from './queue-mirror.ts';
 import { spanOf } from './queue-view.ts';
 
@@ -24,22 +25,21 @@ export class QueueMirrors {
     signal: AbortSignalLike,
   ): Promise<Verdict> {
     if (signal.aborted) return Promise.reject(signal.reason);
-    return new Seat(place, session, token, this.#mirrorOf(place), signal).wait();
+    return new Seat(place, session, token, this.#mirrorOf(place.queue), signal).wait();
   }
 
   /** Whoever of ours is the next as soon as the key of a place is gone, where that is known. */
-  behind(place: QueuePlace): Seat | undefined {
-    const { key, revision } = place;
+  behind({ key, queue, revision }: QueuePlace): Seat | undefined {
     return revision === undefined
       ? undefined
-      : this.#mirrors.get(spanOf(place).key)?.behindFirst(key, revision);
+      : this.#mirrors.get(spanOf(queue).key)?.behindFirst(key, revision);
   }
 
-  #mirrorOf(place: QueuePlace): QueueMirror {
-    const { key } = spanOf(place);
+  #mirrorOf(queue: Queue): QueueMirror {
+    const { key } = spanOf(queue);
     const standing = this.#mirrors.get(key);
     if (standing !== undefined) return standing;
-    const mirror = new QueueMirror(this.#coordinator, place, () => this.#mirrors.delete(key));
+    const mirror = new QueueMirror(this.#coordinator, queue, () => this.#mirrors.delete(key));
     this.#mirrors.set(key, mirror);
     return mirror;
   }

@@ -135,12 +135,12 @@ async function readPlaces(
 ): Promise<{ readonly places: readonly Seen[]; readonly revision: bigint }> {
   const requests = places.flatMap((place) => {
     const rivals: RangeRequest = {
-      ...place.rivals,
+      ...place.queue.rivals,
       maxCreateRevision: token,
       sort: { by: 'createRevision', order: 'descend' },
       limit: 2,
       // Whether a writer has become a reader, its value tells.
-      keysOnly: !place.sharesWithDowngraded,
+      keysOnly: !place.queue.sharesWithDowngraded,
     };
     return isAmongRivals(place) ? [rivals] : [rivals, { key: place.key, keysOnly: true }];
   });
@@ -150,13 +150,13 @@ async function readPlaces(
     const rivals = next();
     const own = isAmongRivals(place) ? rivals.find(({ key }) => key === place.key) : next()[0];
     const before = rivals.find(({ key }) => key !== place.key);
-    const passes = before !== undefined && place.sharesWithDowngraded && isDowngraded(before);
+    const passes = before !== undefined && place.queue.sharesWithDowngraded && isDowngraded(before);
     return { own, before: passes ? undefined : before };
   });
   return { places: seen, revision };
 }
 
-const isAmongRivals = ({ key, rivals }: QueuePlace): boolean => key.startsWith(rivals.key);
+const isAmongRivals = ({ key, queue }: QueuePlace): boolean => key.startsWith(queue.rivals.key);
 
 /** Several ranges at one revision are a transaction; its ranges are linearizable like a range of its own. */
 async function readAll(

@@ -129,8 +129,8 @@ async function takeSlot(
   const [queued] = acquisition.queues;
   if (queued === undefined) return undefined;
   // From now on the key may be there, and every ending looks for it.
-  const slot: Place = { keys: keys.slots.key, key, detailsKey: key, isShared: true, revision: undefined };
-  acquisition.places.push(slot);
+  const slot: Place = { key, detailsKey: key, isShared: true, isRewritable: false, revision: undefined };
+  acquisition.places = [...acquisition.places, slot];
   const { limit } = keys;
   const call = { signal, timeoutMs: acquisition.session.attemptTimeoutMs };
   let copies = 0;
@@ -165,7 +165,7 @@ async function takeSlot(
   else if (ours === undefined && copies > 1)
     ours = (await barSlot(coordinator, acquisition, { key, bar }, call)).find(isOurs);
   slot.revision ??= ours?.modRevision;
-  if (slot.revision === undefined) acquisition.places.splice(acquisition.places.indexOf(slot), 1);
+  if (slot.revision === undefined) acquisition.places = acquisition.places.filter((place) => place !== slot);
   return slot.revision;
 }
 

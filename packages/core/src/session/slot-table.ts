@@ -29,25 +29,36 @@ class Slots {
  * that reads of a busy queue must step over until etcd compacts.
  */
 export class SlotTable {
-  readonly #taken = new Map<string, Slots>();
+  /** Mostly a session contends once in a queue: then the first slot alone is in use, and that is all there is to keep. */
+  readonly #taken = new Map<string, Slots | 'first'>();
 
   take(queue: string): number {
-    let slots = this.#taken.get(queue);
-    if (slots === undefined) {
-      slots = new Slots();
-      this.#taken.set(queue, slots);
+    const taken = this.#taken.get(queue);
+    if (taken === undefined) {
+      this.#taken.set(queue, 'first');
+      return 0;
     }
+    if (taken !== 'first') return taken.take();
+    const slots = new Slots();
+    this.#taken.set(queue, slots);
+    slots.take();
     return slots.take();
   }
 
   /** How many are in use. */
   count(queue: string): number {
-    return this.#taken.get(queue)?.size ?? 0;
+    const taken = this.#taken.get(queue);
+    return taken === 'first' ? 1 : (taken?.size ?? 0);
   }
 
   free(queue: string, slot: number): void {
-    const slots = this.#taken.get(queue);
-    slots?.free(slot);
-    if (slots?.size === 0) this.#taken.delete(queue);
+    const taken = this.#taken.get(queue);
+    if (taken === undefined) return;
+    if (taken === 'first') {
+      if (slot === 0) this.#taken.delete(queue);
+      return;
+    }
+    taken.free(slot);
+    if (taken.size === 0) this.#taken.delete(queue);
   }
 }
