@@ -16,8 +16,8 @@ import { BackOff } from './back-off.ts';
 import { removeKey } from './ending.ts';
 
 /**
- * Where the enqueue left us; `held` only if nobody stands before us in any queue. `queued` without `behind`: our key is there, but who stands before it only a
- * deciding read can tell. `busy`: nothing was written (only `try`).
+ * Where the enqueue left us; `held` only if nobody stands before us in any queue. `queued` without `behind`: our key is
+ * there, but who stands before it only a deciding read can tell. `busy`: nothing was written (only `try`).
  */
 export type Enqueued =
   | { readonly place: 'held'; readonly revision: bigint }
