@@ -95,6 +95,22 @@ export function describeUnknownOutcomes(where: string, newWorld: MakeLockWorld):
       expect((await soon(world, keeper.lock('y').tryAcquire())).hold).toHaveProperty('standing', 'held');
     });
 
+    it('a lease that is found revoked while an enqueue is on its way costs that nothing either', async () => {
+      const world = await newWorld();
+      const { keeper, connection } = await world.faulty({ ttlMs: 30_000 });
+      const hold = await keeper.lock('held').acquire();
+      const { signal } = hold;
+      const onItsWay = connection.holdNextBack(isEnqueue);
+      const acquiring = settled(keeper.lock('x').acquire());
+      const late = await soon(world, onItsWay);
+      await world.raw.revoke(connection.leases.at(-1) ?? 0n);
+      await world.until('the loss is known', () => signal.aborted);
+      expect(await soon(world, acquiring)).toMatchObject({ value: { standing: 'held' } });
+      // No copy for the lease that is gone has any effect.
+      await expect(late()).rejects.toMatchObject({ code: 'lease-not-found' });
+      expect(await world.queueLength('x')).toBe(1);
+    });
+
     it("who does not want to wait is told within a call's time that etcd is silent", async () => {
       const world = await newWorld();
       const { keeper, connection } = await world.faulty({ ttlMs: 60_000 });

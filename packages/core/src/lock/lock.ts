@@ -170,8 +170,8 @@ export class Lock<H extends Hold = Hold> {
   }
 
   /**
-   * One attempt on one session. `undefined`, only if it `mayStartOver`: the session had died unnoticed and
-   * nothing was queued on it, so that starting over on a new one loses no place.
+   * One attempt on one session. `undefined`, only if it `mayStartOver`: the session died before we knew of a
+   * place in the queue, and one that we had went with the lease, so that starting over on a new one loses none.
    */
   async #attemptOnce(
     mode: EnqueueMode,
@@ -217,7 +217,7 @@ export class Lock<H extends Hold = Hold> {
       return { hold };
     } catch (error) {
       const gone = hold === undefined ? this.#giveUp(acquisition) : hold.abandon();
-      const untouched = token === undefined && isLeaseGone(acquisition) && !overall.aborted;
+      const untouched = token === undefined && isLeaseGone(session) && !overall.aborted;
       if (untouched && mayStartOver) return undefined;
       this.#tellGaveUp(acquisition.id, error);
       // Whoever gave up gets the answer now; whoever is told of a failure finds the queue without his key.
@@ -323,10 +323,9 @@ function isFresh(session: Session): boolean {
   return session.isLost() || session.remainingMs() >= session.ttlMs / 3;
 }
 
-/** Whether an acquisition failed for nothing but a lease that etcd no longer knew when it was asked. */
-function isLeaseGone({ session, unanswered }: Acquisition): boolean {
-  const { lossCause } = session;
-  return unanswered === 0 && (lossCause === 'revoked' || lossCause === 'expired');
+/** Whether etcd no longer knows the lease: then no copy of what we sent can have any effect, now or later. */
+function isLeaseGone({ lossCause }: Session): boolean {
+  return lossCause === 'revoked' || lossCause === 'expired';
 }
 
 /**
