@@ -361,8 +361,8 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/key-layout.ts',
-        find: '        rivals: prefixSpan(writers),',
-        replace: "        rivals: prefixSpan('nobody/' + family),",
+        find: '        rivals: writers,',
+        replace: "        rivals: 'nobody/' + family,",
       },
     ],
   },
@@ -372,8 +372,8 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/key-layout.ts',
-        find: 'write: { keys: writers, rivals: prefixSpan(family),',
-        replace: 'write: { keys: writers, rivals: prefixSpan(writers),',
+        find: 'write: { keys: writers, rivals: family,',
+        replace: 'write: { keys: writers, rivals: writers,',
       },
     ],
   },
@@ -751,7 +751,7 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/enqueue.ts',
-        find: 'if (isLast) apart.push(place.queue.rivals);',
+        find: 'if (isLast) apart.push(prefixSpan(place.queue.rivals));',
         replace: '',
       },
     ],

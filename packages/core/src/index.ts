@@ -85,6 +85,6 @@ export type {
   TryAcquiredPermit,
   TryAcquirePermitOptions,
 } from './semaphore/semaphore.ts';
-export type { AbortSignalLike } from './signals.ts';
+export type { AbortListener, AbortSignalLike } from './signals.ts';
 export type { TelemetryEvents } from './telemetry.ts';
 export { etcdTokenVerifier, type TokenVerifierOptions, type VerifierLimits } from './token-verifier.ts';

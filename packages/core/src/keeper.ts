@@ -298,6 +298,7 @@ export class Keeper implements AsyncDisposable {
     const { holds, surroundings } = this.#host;
     const reason = new LockkeeperError('closed', 'the keeper was closed');
     this.#closing.abort(reason);
+    for (const wait of this.#host.waits) wait.abort(reason);
     for (const hold of holds) hold.requestStop(reason);
     await within(clock, drainTimeoutMs, surroundings.drained());
     const confirmed = await within(clock, ENDINGS_TIMEOUT_MS, this.#endAll());

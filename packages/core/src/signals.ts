@@ -5,11 +5,14 @@ export interface AbortSignalLike {
   readonly aborted: boolean;
   readonly reason: unknown;
   throwIfAborted(): void;
-  addEventListener(type: 'abort', listener: () => void, options?: { readonly once?: boolean }): void;
-  removeEventListener(type: 'abort', listener: () => void): void;
+  addEventListener(type: 'abort', listener: AbortListener, options?: { readonly once?: boolean }): void;
+  removeEventListener(type: 'abort', listener: AbortListener): void;
 }
 
-type Listener = (() => void) | AbortScope;
+/** A function, or an object with a method for it: that is none more to keep for each of those who wait. */
+export type AbortListener = (() => void) | { handleEvent(): void };
+
+type Listener = AbortListener | AbortScope;
 
 interface FanOut {
   readonly acts: Set<() => void>;
@@ -87,11 +90,11 @@ export class AbortScope implements AbortSignalLike, Disposable {
     if (this.#aborted) throw this.#reason;
   }
 
-  addEventListener(_type: 'abort', listener: () => void): void {
+  addEventListener(_type: 'abort', listener: AbortListener): void {
     this.#add(listener);
   }
 
-  removeEventListener(_type: 'abort', listener: () => void): void {
+  removeEventListener(_type: 'abort', listener: AbortListener): void {
     this.#remove(listener);
   }
 
@@ -105,7 +108,8 @@ export class AbortScope implements AbortSignalLike, Disposable {
     this.#moreListeners = undefined;
     for (const listener of listeners) {
       if (listener instanceof AbortScope) listener.abort(reason);
-      else listener?.();
+      else if (typeof listener === 'function') listener();
+      else listener?.handleEvent();
     }
   }
 
@@ -115,8 +119,8 @@ export class AbortScope implements AbortSignalLike, Disposable {
     if (source.aborted) this.abort(source.reason);
     else if (source instanceof AbortScope) {
       source.#add(this);
-      this.#sources ??= [];
-      this.#sources.push(source);
+      // Not `push`, here and below: the first makes room for 17.
+      this.#sources = [...(this.#sources ?? []), source];
     } else this.#onCleanUp(onAbort(source, () => this.abort(source.reason)));
     return this;
   }
@@ -151,8 +155,7 @@ export class AbortScope implements AbortSignalLike, Disposable {
   }
 
   #onCleanUp(act: () => void): void {
-    this.#cleanUps ??= [];
-    this.#cleanUps.push(act);
+    this.#cleanUps = [...(this.#cleanUps ?? []), act];
   }
 }
 

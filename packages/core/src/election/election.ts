@@ -1,4 +1,4 @@
-import type { CallOptions } from '../coordinator/coordinator.ts';
+import { type CallOptions, prefixSpan } from '../coordinator/coordinator.ts';
 import { LockkeeperError } from '../errors.ts';
 import type { AcquireOptions, LockOptions } from '../lock/acquire-options.ts';
 import { BackOff } from '../lock/back-off.ts';
@@ -132,7 +132,7 @@ export class Election {
    */
   async leader(options: CallOptions = {}): Promise<Leader | undefined> {
     const { kvs } = await this.#host.options.coordinator.range(
-      { ...this.#queue.rivals, sort: { by: 'createRevision', order: 'ascend' }, limit: 1 },
+      { ...prefixSpan(this.#queue.rivals), sort: { by: 'createRevision', order: 'ascend' }, limit: 1 },
       checkCall(options),
     );
     return leaderOf(kvs[0]);
@@ -151,7 +151,7 @@ export class Election {
     checkObject('options', options);
     const { closing, options: resolved } = this.#host;
     using scope = new AbortScope().follow(optionalSignal('signal', options.signal)).follow(closing);
-    yield* observeLeader(resolved.coordinator, this.#queue.rivals, scope.signal);
+    yield* observeLeader(resolved.coordinator, prefixSpan(this.#queue.rivals), scope.signal);
   }
 
   #candidacy(value: string): Lock<Term> {

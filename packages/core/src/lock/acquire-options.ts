@@ -68,17 +68,24 @@ export interface Attempt {
 /** @throws LockkeeperError `invalid-option` */
 export function resolveAttempt(options: AcquireOptions): Attempt {
   checkObject('options', options);
+  if (isSilent(options, WAYS) && isSilent(options, TERMS)) return USUAL_ATTEMPT;
   return {
-    terms: resolveTerms(options),
+    terms: isSilent(options, TERMS) ? USUAL_TERMS : resolveTerms(options),
     signal: optionalSignal('signal', options.signal),
     waitTimeoutMs: optionalDuration('waitTimeoutMs', options.waitTimeoutMs, { min: 0 }),
     lockDelayMs: optionalDuration('lockDelayMs', options.lockDelayMs, { min: 0 }),
   };
 }
 
+/** Whether nothing is said of any of these. */
+function isSilent(options: AcquireOptions, fields: readonly (keyof AcquireOptions)[]): boolean {
+  for (const field of fields) if (options[field] !== undefined) return false;
+  return true;
+}
+
 const NO_CLAIMS: readonly Claimable[] = [];
 
-/** Most holds are asked for without a word on these: all of them share one object. */
+/** Most holds are asked for without a word on how: all of them share these. */
 const USUAL_TERMS: HoldOptions = {
   claims: NO_CLAIMS,
   claimTimeoutMs: 10_000,
@@ -87,10 +94,17 @@ const USUAL_TERMS: HoldOptions = {
   maxHoldMs: undefined,
 };
 
-const TERMS = Object.keys(USUAL_TERMS) as (keyof HoldOptions)[];
+const USUAL_ATTEMPT: Attempt = {
+  terms: USUAL_TERMS,
+  signal: undefined,
+  waitTimeoutMs: undefined,
+  lockDelayMs: undefined,
+};
+
+const TERMS = ['claims', 'claimTimeoutMs', 'sealOnRelease', 'minHoldMs', 'maxHoldMs'] as const;
+const WAYS = ['signal', 'waitTimeoutMs', 'lockDelayMs'] as const;
 
 function resolveTerms(options: AcquireOptions): HoldOptions {
-  if (TERMS.every((field) => options[field] === undefined)) return USUAL_TERMS;
   const { sealOnRelease = true } = options;
   const minHoldMs = duration('minHoldMs', options.minHoldMs ?? 0, { min: 0 });
   if (typeof sealOnRelease !== 'boolean')

@@ -82,12 +82,6 @@ export interface QueuePlace extends Place {
   readonly slot: number;
 }
 
-/** Whoever is granted what an acquisition asked for. */
-export interface Grantee {
-  /** @internal Called once, when the session is lost. */
-  onSessionLost(cause: LossCause): void;
-}
-
 /** Where we are, as part of a JSON text. */
 const WHERE = JSON.stringify({ host: hostname(), pid: process.pid }).slice(1, -1);
 
@@ -111,13 +105,13 @@ export class Acquisition implements SessionMember {
   trouble: LockkeeperError | undefined;
   /** Whether keys of ours may be in etcd. */
   mayExist = false;
-  grantee: Grantee | undefined;
   readonly #target: LockTarget;
   readonly #layout: KeyLayout;
   readonly #identity: string;
   /** Wall time. */
   readonly #since: number;
   #scope: AbortScope | undefined;
+  #dependent: SessionMember | undefined;
   #lost: LockkeeperError | undefined;
   #ended = false;
 
@@ -186,6 +180,11 @@ export class Acquisition implements SessionMember {
     return alone.map((place) => this.#layout.mark(place));
   }
 
+  /** Since when we stand in our queues; 0n before. */
+  get revision(): bigint {
+    return this.queues[0]?.revision ?? 0n;
+  }
+
   /** We stand in all our queues since this revision. */
   queuedAt(revision: bigint): void {
     for (const place of this.queues) place.revision = revision;
@@ -221,7 +220,7 @@ export class Acquisition implements SessionMember {
     return lineage !== undefined && new TextDecoder().decode(lineage.value) === this.session.lineage;
   }
 
-  /** Aborts everything that this acquisition waits for when the session is lost. Most holds wait for nothing. */
+  /** For what this acquisition waits for: aborts when the session is lost. Who only stands keeps none. */
   get scope(): AbortScope {
     if (this.#scope === undefined) {
       this.#scope = new AbortScope();
@@ -230,10 +229,22 @@ export class Acquisition implements SessionMember {
     return this.#scope;
   }
 
+  /** That wait is over, and whatever ended it: the next one gets a scope of its own. */
+  closeScope(): void {
+    this.#scope?.[Symbol.dispose]();
+    this.#scope = undefined;
+  }
+
+  /** From now on whoever waits for the grant, and then the hold, is told of the loss; at once where it was before. */
+  tell(dependent: SessionMember): void {
+    this.#dependent = dependent;
+    if (this.#lost?.lossCause !== undefined) dependent.onSessionLost(this.#lost.lossCause);
+  }
+
   onSessionLost(cause: LossCause): void {
     this.#lost = this.lostWhileWaiting(cause);
     this.#scope?.abort(this.#lost);
-    this.grantee?.onSessionLost(cause);
+    this.#dependent?.onSessionLost(cause);
   }
 
   lostWhileWaiting(cause: LossCause): LockkeeperError {

@@ -88,7 +88,7 @@ function enqueueTxn(acquisition: Acquisition, mode: EnqueueMode): Txn {
       const isLast = isBehindOwn(acquisition, place);
       success.push(isLast ? comeLast(acquisition, place) : getInLine(acquisition, place));
       // Two that come in one revision would have one token.
-      if (isLast) apart.push(place.queue.rivals);
+      if (isLast) apart.push(prefixSpan(place.queue.rivals));
     }
     // Readers of one lock do not look at each other. Each has its own token all the same.
     const { isOfReaders, family } = place.queue;
@@ -122,7 +122,7 @@ const LAST_FIRST = { by: 'createRevision', order: 'descend' } as const;
 function getInLine(acquisition: Acquisition, place: QueuePlace): Operation {
   const puts = putOwn(acquisition, place);
   const { rivals, sharesWithDowngraded } = place.queue;
-  const { key, rangeEnd } = rivals;
+  const { key, rangeEnd } = prefixSpan(rivals);
   const keysOnly = !sharesWithDowngraded;
   const last: Operation = { op: 'range', key, rangeEnd, sort: LAST_FIRST, limit: 1, keysOnly };
   return { op: 'txn', compare: [isAbsent(key, rangeEnd)], success: puts, failure: [last, ...puts] };
@@ -133,7 +133,7 @@ function getInLine(acquisition: Acquisition, place: QueuePlace): Operation {
  * takes it the longer the longer the queue is. Whoever waits learns his place from the mirror anyway, first or not.
  */
 function isBehindOwn({ queues, session }: Acquisition, { key, queue }: QueuePlace): boolean {
-  return queues.length === 1 && isWithin(key, queue.rivals) && session.slots.count(queue.keys) > 1;
+  return queues.length === 1 && session.slots.count(queue.keys) > 1 && key.startsWith(queue.rivals);
 }
 
 /** Our own key is not there: the enqueue compares that. */
@@ -149,7 +149,8 @@ function take(acquisition: Acquisition, place: QueuePlace): Operation {
 
 /** What must be empty for us to be the first and only one there. The rivals mostly include our own key. */
 function aloneIn({ key, queue: { rivals } }: QueuePlace): KeySpan[] {
-  return isWithin(key, rivals) ? [rivals] : [{ key }, rivals];
+  const span = prefixSpan(rivals);
+  return key.startsWith(rivals) ? [span] : [{ key }, span];
 }
 
 /** Who is in the way, and whether we are it: our own key can only have been put where nobody else was. */
@@ -157,20 +158,16 @@ function firstAndOwn(place: QueuePlace): Operation[] {
   const { rivals } = place.queue;
   const first: Operation = {
     op: 'range',
-    ...rivals,
+    ...prefixSpan(rivals),
     sort: { by: 'createRevision', order: 'ascend' },
     limit: 1,
   };
   return [
     first,
     ...keysOf(place)
-      .filter((key) => !isWithin(key, rivals))
+      .filter((key) => !key.startsWith(rivals))
       .map(rangeOf),
   ];
-}
-
-function isWithin(key: string, { key: from, rangeEnd }: KeySpan): boolean {
-  return rangeEnd !== undefined && key >= from && key < rangeEnd;
 }
 
 /**
@@ -228,7 +225,7 @@ async function whyRefused(
   const [own] = present;
   if (own === undefined) {
     // Only a try is refused because of others.
-    const holder = kvs.find(({ key }) => queues.some(({ queue }) => isWithin(key, queue.rivals)));
+    const holder = kvs.find(({ key }) => queues.some(({ queue }) => key.startsWith(queue.rivals)));
     if (holder === undefined) throw unexpected(acquisition);
     acquisition.mayExist = acquisition.unanswered > 0;
     return { place: 'busy', holder };

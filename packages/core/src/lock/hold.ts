@@ -2,10 +2,11 @@ import { type Claimable, FencingToken } from '@lockkeeper/fencing';
 import { sleep, type Timer } from '../clock.ts';
 import type { Compare, Coordinator } from '../coordinator/coordinator.ts';
 import { LockkeeperError, type LossCause } from '../errors.ts';
+import type { SessionMember } from '../session/session.ts';
 import { AbortScope, within } from '../signals.ts';
 import { publish } from '../telemetry.ts';
 import { invalidOption } from '../validation.ts';
-import type { Acquisition, Grantee } from './acquisition.ts';
+import type { Acquisition } from './acquisition.ts';
 import { claimAll, sealAll } from './claims.ts';
 import { type Ending, endAcquisition } from './ending.ts';
 import type { LockHost } from './lock-host.ts';
@@ -68,7 +69,7 @@ export type SpoilCause = 'key-deleted' | 'foreign-write';
  * acting, which a pause of the process can stretch at will: where two writers at once do harm, pass `token`
  * to a guard at the storage, or `compare()` to a transaction in etcd.
  */
-export class Hold implements AsyncDisposable, Owner, Grantee {
+export class Hold implements AsyncDisposable, Owner, SessionMember {
   /** The lock's name. */
   readonly name: string;
   readonly #acquisition: Acquisition;
@@ -100,7 +101,7 @@ export class Hold implements AsyncDisposable, Owner, Grantee {
     this.#host = host;
     this.#options = options;
     this.#revision = revision;
-    acquisition.grantee = this;
+    acquisition.tell(this);
     this.#owned = acquisition.places.map((place) => new OwnedKey(host.ownership, this, acquisition, place));
     host.holds.add(this);
   }

@@ -5,7 +5,7 @@ describe('the key layout', () => {
   it('is the one that etcdctl lock and Go clients share', () => {
     const layout = new KeyLayout('billing');
     const queue = layout.lock('invoices');
-    expect(queue.rivals).toEqual({ key: 'billing/lock/invoices/', rangeEnd: 'billing/lock/invoices0' });
+    expect(queue.rivals).toBe('billing/lock/invoices/');
     expect(layout.contender(queue.keys, '694d71dd', 0)).toBe('billing/lock/invoices/694d71dd');
     expect(layout.contender(queue.keys, '694d71dd', 2)).toBe('billing/lock/invoices/694d71dd.2');
     expect(layout.lineage).toBe('billing/lineage');

@@ -40,8 +40,8 @@ export type LockKind = 'lock' | 'readWrite' | 'semaphore' | 'election';
 export interface Queue {
   /** Own keys lie below this. */
   readonly keys: string;
-  /** Whoever has a key here that was created before ours has to leave first. It may include our own. */
-  readonly rivals: Required<KeySpan>;
+  /** Whoever has a key below this that was created before ours has to leave first. Our own may lie there too. */
+  readonly rivals: string;
   /**
    * Given where the values of own keys are the user's: below this the details of who stands behind each of them are
    * kept.
@@ -118,7 +118,7 @@ export class KeyLayout {
    */
   lock(name: string, field = 'name'): Queue {
     const keys = `${this.#root}/lock/${keySegment(field, name)}/`;
-    return { keys, rivals: prefixSpan(keys), family: keys };
+    return { keys, rivals: keys, family: keys };
   }
 
   /**
@@ -131,13 +131,13 @@ export class KeyLayout {
     return {
       read: {
         keys: readers,
-        rivals: prefixSpan(writers),
+        rivals: writers,
         isOfReaders: true,
         sharesWithDowngraded: true,
         writers,
         family,
       },
-      write: { keys: writers, rivals: prefixSpan(family), isRewritable: true, writers, family },
+      write: { keys: writers, rivals: family, isRewritable: true, writers, family },
     };
   }
 
@@ -149,7 +149,7 @@ export class KeyLayout {
     const root = `${this.#root}/semaphore/${keySegment('name', name)}/`;
     const keys = `${root}queue/`;
     return {
-      queue: { keys, rivals: prefixSpan(keys) },
+      queue: { keys, rivals: keys },
       slots: prefixSpan(`${root}slots/`),
       limit: `${root}limit`,
     };
@@ -161,7 +161,7 @@ export class KeyLayout {
     const keys = `${this.#root}/election/${segment}/`;
     return {
       keys,
-      rivals: prefixSpan(keys),
+      rivals: keys,
       family: keys,
       details: `${this.#root}/candidates/${segment}/`,
       isRewritable: true,

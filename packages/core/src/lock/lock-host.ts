@@ -7,6 +7,7 @@ import type { KeyLayout } from './key-layout.ts';
 import type { OwnershipWatch } from './ownership-watch.ts';
 import type { QueueMirrors } from './queue-mirrors.ts';
 import type { Surroundings } from './surroundings.ts';
+import type { Wait } from './wait.ts';
 
 /** What locks and holds need of the keeper they belong to. */
 export interface LockHost {
@@ -16,10 +17,10 @@ export interface LockHost {
   /** Everything granted and not yet released. */
   readonly holds: Set<Hold>;
   /** Every acquire that has not been answered yet. */
-  readonly waits: Set<object>;
+  readonly waits: Set<Wait>;
   readonly ownership: OwnershipWatch;
   readonly mirrors: QueueMirrors;
-  /** Aborts when the keeper closes. */
+  /** Aborts when the keeper closes; so does each of the waits. */
   readonly closing: AbortSignalLike;
   /** Why no session could be opened, at the last try. */
   trouble: LockkeeperError | undefined;

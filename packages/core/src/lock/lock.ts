@@ -1,4 +1,3 @@
-import type { Claimable } from '@lockkeeper/fencing';
 import type { Clock } from '../clock.ts';
 import type { KeyValue, Operation } from '../coordinator/coordinator.ts';
 import { checkTtl } from '../options.ts';
@@ -19,14 +18,14 @@ import { Acquisition, type Contender, type LockTarget, readContender, titleOf } 
 import { BackOff } from './back-off.ts';
 import { claimAll } from './claims.ts';
 import { endAcquisition } from './ending.ts';
-import { type EnqueueMode, enqueue } from './enqueue.ts';
-import { Hold } from './hold.ts';
+import { type Enqueued, type EnqueueMode, enqueue } from './enqueue.ts';
+import { Hold, type HoldOptions } from './hold.ts';
 import { observeLockDelay } from './lock-delay.ts';
 import type { LockHost } from './lock-host.ts';
 import { findHolders } from './queue-view.ts';
 import { formatRequest } from './release-request.ts';
-import { WaitLimit, waitTimeout } from './wait-limit.ts';
-import { waitTurn } from './wait-turn.ts';
+import { Wait, waitTimeout } from './wait.ts';
+import { seeTurn, waitTurn } from './wait-turn.ts';
 
 /** Each needs two operations of one transaction. */
 const MOST_DELAYED = 50;
@@ -38,6 +37,9 @@ const GONE_WITHIN_MS = 1_000;
 export type TryAcquired<H extends Hold = Hold> =
   | { readonly hold: H; readonly holder?: undefined }
   | { readonly hold?: undefined; readonly holder: Contender | undefined };
+
+/** Somebody else has it, and a try does not wait. */
+type Taken = Extract<TryAcquired, { readonly hold?: undefined }>;
 
 /**
  * A fair mutual-exclusion lock: contenders are granted in the order in which etcd saw them queue, across
@@ -79,16 +81,10 @@ export class Lock<H extends Hold = Hold> {
    * of them nothing is left in the queue. A failure waits up to 1 s for that; where the caller gave up, or
    * etcd cannot be reached, it is seen to in the background.
    */
-  async acquire(options: AcquireOptions = {}): Promise<H> {
-    const attempt = this.#resolve(options);
-    this.#host.surroundings.refuseIfHeld(this.#target.queues);
-    const { hold, holder } = await this.#attempt(attempt.waitTimeoutMs === 0 ? 'try' : 'queue', attempt);
-    if (hold !== undefined) return hold;
-    throw waitTimeout(
-      titleOf(this.#target),
-      0,
-      holder === undefined ? 'held' : `held by ${holder.identity ?? holder.key}`,
-    );
+  acquire(options: AcquireOptions = {}): Promise<H> {
+    if (options?.waitTimeoutMs === 0) return this.#acquireAtOnce(options);
+    // Whoever waits never finds it taken.
+    return this.#attempt('queue', options) as Promise<H>;
   }
 
   /**
@@ -97,7 +93,8 @@ export class Lock<H extends Hold = Hold> {
    * @throws {@link LockkeeperError} as `acquire` does, or `signal.reason`.
    */
   async tryAcquire(options: TryAcquireOptions = {}): Promise<TryAcquired<H>> {
-    return this.#attempt('try', { ...this.#resolve(options), waitTimeoutMs: 0 });
+    const taken = await this.#attempt('try', options);
+    return taken instanceof Hold ? { hold: taken } : taken;
   }
 
   /**
@@ -153,79 +150,103 @@ export class Lock<H extends Hold = Hold> {
     throw invalidOption('lockDelayMs', lockDelayMs, why);
   }
 
-  async #attempt(mode: EnqueueMode, attempt: Attempt): Promise<TryAcquired<H>> {
+  async #acquireAtOnce(options: AcquireOptions): Promise<H> {
+    this.#host.surroundings.refuseIfHeld(this.#target.queues);
+    const taken = await this.#attempt('try', options);
+    if (taken instanceof Hold) return taken;
+    const { holder } = taken;
+    const where = holder === undefined ? 'held' : `held by ${holder.identity ?? holder.key}`;
+    throw waitTimeout(titleOf(this.#target), 0, where);
+  }
+
+  /**
+   * Until a hold is granted, or a try finds that somebody else has it. The one frame that is kept while it waits in line:
+   * there may be tens of thousands, and each frame costs half a kilobyte. So what comes before that is in frames of its own.
+   */
+  async #attempt(mode: EnqueueMode, options: AcquireOptions): Promise<H | Taken> {
+    const attempt = this.#resolve(options);
+    if (mode === 'queue') this.#host.surroundings.refuseIfHeld(this.#target.queues);
+    const limitMs = mode === 'try' ? 0 : attempt.waitTimeoutMs;
     // Not `using`, here and below: what that compiles to is dear on a path that every acquire takes.
-    const scope = new AbortScope().follow(this.#host.closing).follow(attempt.signal);
-    const wait = new WaitLimit(titleOf(this.#target), attempt.waitTimeoutMs, this.#host, scope);
-    this.#host.waits.add(wait);
+    const wait = new Wait(titleOf(this.#target), limitMs, attempt.signal, this.#host);
+    let hold: H | undefined;
     try {
-      for (let first = true; ; first = false) {
-        const outcome = await this.#attemptOnce(mode, attempt, scope, wait, first);
-        if (outcome !== undefined) return outcome;
+      const { coordinator } = this.#host.options;
+      const { admit } = this.#target;
+      const acquisition = await this.#getInLine(mode, wait);
+      if (!(acquisition instanceof Acquisition)) return acquisition;
+      let { revision } = acquisition;
+      if (admit !== undefined) {
+        const admitted = await admit(coordinator, acquisition, mode, wait, () => wait.inLine());
+        if (!('revision' in admitted)) return this.#leaveIt(acquisition, admitted.holder);
+        revision = admitted.revision;
+      } else if (wait.isQueued) {
+        const verdict = await seeTurn(this.#host, acquisition, wait);
+        if (verdict !== 'in-front') await waitTurn(verdict, coordinator, acquisition, wait.behind, wait);
       }
+      // What etcd told is as old as its last message; that our lease stands, the clock says.
+      if (acquisition.session.isLost()) wait.throwIfAborted();
+      wait.lift();
+      const terms = this.#termsOf(acquisition, attempt);
+      // The target says what it gives.
+      hold = new (this.#target.Hold ?? Hold)(acquisition, revision, this.#host, terms) as H;
+      if (isComplete(acquisition, attempt, terms)) hold.begin();
+      else await this.#complete(hold, acquisition, { ...attempt, terms }, wait);
+      wait.throwIfAborted();
+      if (hold.loss !== undefined) throw acquisition.lostWhileWaiting(hold.loss.lossCause ?? 'key-deleted');
+      this.#tellGranted(hold, wait.waitedMs());
+      return hold;
+    } catch (error) {
+      await this.#fail(wait, hold, error);
+      throw error;
     } finally {
-      this.#host.waits.delete(wait);
-      scope[Symbol.dispose]();
+      wait.end();
     }
   }
 
   /**
-   * One attempt on one session. `undefined`, only if it `mayStartOver`: the session died before we knew of a
-   * place in the queue, and one that we had went with the lease, so that starting over on a new one loses none.
+   * Starts over once, where the session died before we knew of a place in the queue: one that we had went with the lease,
+   * so that starting over on a new one loses none.
    */
-  async #attemptOnce(
-    mode: EnqueueMode,
-    attempt: Attempt,
-    overall: AbortScope,
-    wait: WaitLimit,
-    mayStartOver: boolean,
-  ): Promise<TryAcquired<H> | undefined> {
+  async #getInLine(mode: EnqueueMode, wait: Wait): Promise<Acquisition | Taken> {
     const { coordinator } = this.#host.options;
-    const session = this.#shared(overall) ?? (await this.#openSession(overall));
-    const acquisition = new Acquisition(this.#target, session, this.#host.layout, this.#host.options);
-    if (this.#ownTtlMs !== undefined) session.retire();
-    wait.acquisition = acquisition;
-    const scope = new AbortScope().follow(overall).follow(acquisition.scope);
-    let token: bigint | undefined;
-    let hold: H | undefined;
-    try {
-      const { admit, claimsOf } = this.#target;
-      const enqueued = await enqueue(coordinator, acquisition, admit ? 'queue' : mode, scope);
-      if (enqueued.place === 'busy') return this.#leaveIt(acquisition, enqueued.holder);
-      token = enqueued.revision;
-      acquisition.queuedAt(token);
-      if (enqueued.place === 'queued') {
-        wait.queuedBehind(acquisition, enqueued.behind);
-        if (!admit) await waitTurn(this.#host, acquisition, token, enqueued.behind, scope);
+    for (let mayStartOver = true; ; mayStartOver = false) {
+      const session = this.#shared(wait) ?? (await this.#openSession(wait));
+      const acquisition = new Acquisition(this.#target, session, this.#host.layout, this.#host.options);
+      if (this.#ownTtlMs !== undefined) session.retire();
+      wait.acquisition = acquisition;
+      let enqueued: Enqueued | undefined;
+      try {
+        const scope = acquisition.scope.follow(wait);
+        enqueued = await enqueue(coordinator, acquisition, this.#target.admit ? 'queue' : mode, scope);
+      } catch (error) {
+        if (!mayStartOver || !isLeaseGone(session) || wait.aborted) throw error;
+      } finally {
+        acquisition.closeScope();
       }
-      let revision = token;
-      if (admit !== undefined) {
-        const admitted = await admit(coordinator, acquisition, mode, scope, () => wait.inLine());
-        if (!('revision' in admitted)) return this.#leaveIt(acquisition, admitted.holder);
-        revision = admitted.revision;
+      if (enqueued?.place === 'busy') return this.#leaveIt(acquisition, enqueued.holder);
+      if (enqueued !== undefined) {
+        acquisition.queuedAt(enqueued.revision);
+        if (enqueued.place === 'queued') wait.queuedBehind(acquisition, enqueued.behind);
+        acquisition.tell(wait);
+        return acquisition;
       }
-      wait.lift();
-      const claims = claimsOf?.(acquisition) ?? attempt.terms.claims;
-      const terms = claims === attempt.terms.claims ? attempt.terms : { ...attempt.terms, claims };
-      // The target says what it gives.
-      hold = new (this.#target.Hold ?? Hold)(acquisition, revision, this.#host, terms) as H;
-      if (isComplete(acquisition, attempt, claims)) hold.begin();
-      else await this.#complete(hold, acquisition, { ...attempt, terms }, scope);
-      scope.throwIfAborted();
-      if (hold.loss !== undefined) throw acquisition.lostWhileWaiting(hold.loss.lossCause ?? 'key-deleted');
-      this.#tellGranted(hold, wait.waitedMs());
-      return { hold };
-    } catch (error) {
-      const gone = hold === undefined ? this.#giveUp(acquisition) : hold.abandon();
-      const untouched = token === undefined && isLeaseGone(session) && !overall.aborted;
-      if (untouched && mayStartOver) return undefined;
-      this.#tellGaveUp(acquisition.id, error);
-      // Whoever gave up gets the answer now; whoever is told of a failure finds the queue without his key.
-      if (!overall.aborted) await within(this.#host.options.clock, GONE_WITHIN_MS, gone);
-      throw error;
-    } finally {
-      scope[Symbol.dispose]();
+      wait.acquisition = undefined;
+      void this.#giveUp(acquisition);
     }
+  }
+
+  #termsOf(acquisition: Acquisition, { terms }: Attempt): HoldOptions {
+    const claims = this.#target.claimsOf?.(acquisition);
+    return claims === undefined ? terms : { ...terms, claims };
+  }
+
+  async #fail(wait: Wait, hold: H | undefined, error: unknown): Promise<void> {
+    const { acquisition } = wait;
+    const gone = hold?.abandon() ?? (acquisition && this.#giveUp(acquisition));
+    this.#tellGaveUp(acquisition?.id, error);
+    // Whoever gave up gets the answer now; whoever is told of a failure finds the queue without his key.
+    if (gone !== undefined && !wait.isGivenUp) await within(this.#host.options.clock, GONE_WITHIN_MS, gone);
   }
 
   /**
@@ -236,10 +257,10 @@ export class Lock<H extends Hold = Hold> {
     hold: Hold,
     acquisition: Acquisition,
     { lockDelayMs, terms }: Attempt,
-    signal: AbortSignalLike,
+    wait: Wait,
   ): Promise<void> {
     const { clock, coordinator } = this.#host.options;
-    using scope = new AbortScope().follow(signal).follow(hold.signal);
+    using scope = new AbortScope().follow(wait).follow(acquisition.scope).follow(hold.signal);
     try {
       if (lockDelayMs !== undefined) await observeLockDelay(coordinator, acquisition, lockDelayMs, scope);
       hold.begin();
@@ -247,7 +268,8 @@ export class Lock<H extends Hold = Hold> {
       await freshen(clock, acquisition.session, scope);
     } catch (error) {
       // Where the session was lost too, that is what whoever waits is told.
-      signal.throwIfAborted();
+      wait.throwIfAborted();
+      acquisition.scope.throwIfAborted();
       // Then this is only what the loss came to: a guard that is sealed refuses the claim, say.
       if (hold.loss === undefined) throw error;
     }
@@ -259,14 +281,9 @@ export class Lock<H extends Hold = Hold> {
   }
 
   async #openSession(scope: AbortScope): Promise<Session> {
-    try {
-      scope.throwIfAborted();
-      if (this.#ownTtlMs === undefined) return await this.#host.session(scope);
-      return await this.#host.ownSession(this.#ownTtlMs, scope);
-    } catch (error) {
-      this.#tellGaveUp(undefined, error);
-      throw error;
-    }
+    scope.throwIfAborted();
+    if (this.#ownTtlMs === undefined) return await this.#host.session(scope);
+    return await this.#host.ownSession(this.#ownTtlMs, scope);
   }
 
   #tellGranted(hold: Hold, waitedMs: number): void {
@@ -278,7 +295,7 @@ export class Lock<H extends Hold = Hold> {
   }
 
   /** Somebody has it, and the caller does not want to wait. */
-  #leaveIt(acquisition: Acquisition, holder: KeyValue | undefined): TryAcquired<H> {
+  #leaveIt(acquisition: Acquisition, holder: KeyValue | undefined): Taken {
     this.#tellGaveUp(acquisition.id, undefined);
     void this.#giveUp(acquisition);
     return { holder: holder && readContender(holder) };
@@ -310,11 +327,7 @@ function ask({ key, createRevision, lease }: KeyValue, requestKey: string, reque
 }
 
 /** Whether there is nothing to wait for between the grant and the caller's seeing it. */
-function isComplete(
-  { session }: Acquisition,
-  { lockDelayMs }: Attempt,
-  claims: readonly Claimable[],
-): boolean {
+function isComplete({ session }: Acquisition, { lockDelayMs }: Attempt, { claims }: HoldOptions): boolean {
   return lockDelayMs === undefined && claims.length === 0 && isFresh(session);
 }
 

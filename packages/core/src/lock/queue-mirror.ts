@@ -20,17 +20,15 @@ export const MOST_RIVALS_FOR_EACH = 32;
 /** How a wait ends; `too-long`: this queue is better watched from one place in it. */
 export type Verdict = Exclude<Shown, 'waiting'> | 'too-long';
 
-/** Somebody of ours who waits. */
+/** Somebody of ours who waits. There may be tens of thousands. */
 export class Seat {
   readonly key: string;
   readonly token: bigint;
   readonly #folder: string;
   readonly #session: Session;
   readonly #signal: AbortSignalLike;
-  readonly #onAbort = (): void => this.fail(this.#signal.reason);
   readonly #mirror: QueueMirror;
-  #resolve!: (verdict: Verdict) => void;
-  #reject!: (error: unknown) => void;
+  #resolve!: (verdict: Verdict | Promise<never>) => void;
 
   /** @param token - the revision at which its key was put. */
   constructor(
@@ -50,11 +48,10 @@ export class Seat {
 
   /** Waits for the verdict; rejects with the signal's reason. To be called once. */
   wait(): Promise<Verdict> {
-    const verdict = new Promise<Verdict>((resolve, reject) => {
+    const verdict = new Promise<Verdict>((resolve) => {
       this.#resolve = resolve;
-      this.#reject = reject;
     });
-    this.#signal.addEventListener('abort', this.#onAbort, { once: true });
+    this.#signal.addEventListener('abort', this, { once: true });
     this.#mirror.join(this);
     return verdict;
   }
@@ -71,11 +68,16 @@ export class Seat {
 
   fail(error: unknown): void {
     this.#leave();
-    this.#reject(error);
+    this.#resolve(Promise.reject(error));
+  }
+
+  /** The signal aborts. */
+  handleEvent(): void {
+    this.fail(this.#signal.reason);
   }
 
   #leave(): void {
-    this.#signal.removeEventListener('abort', this.#onAbort);
+    this.#signal.removeEventListener('abort', this);
     this.#mirror.leave(this);
   }
 }

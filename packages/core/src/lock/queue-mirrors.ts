@@ -15,17 +15,12 @@ export class QueueMirrors {
   }
 
   /**
-   * Waits until the mirror shows how it ends for a key that was put at `token`.
+   * Waits until the mirror shows how it ends for a key of ours that was put.
    * @throws LockkeeperError where the queue cannot be read, or the signal's reason.
    */
-  wait(
-    { session }: Acquisition,
-    place: QueuePlace,
-    token: bigint,
-    signal: AbortSignalLike,
-  ): Promise<Verdict> {
+  wait({ session, revision }: Acquisition, place: QueuePlace, signal: AbortSignalLike): Promise<Verdict> {
     if (signal.aborted) return Promise.reject(signal.reason);
-    return new Seat(place, session, token, this.#mirrorOf(place.queue), signal).wait();
+    return new Seat(place, session, revision, this.#mirrorOf(place.queue), signal).wait();
   }
 
   /** Whoever of ours is the next as soon as the key of a place is gone, where that is known. */

@@ -1,12 +1,19 @@
 import { type Clock, sleep } from '../clock.ts';
-import type { CallOptions, Coordinator, KeyValue, RangeRequest, Watch } from '../coordinator/coordinator.ts';
+import {
+  type CallOptions,
+  type Coordinator,
+  type KeyValue,
+  prefixSpan,
+  type RangeRequest,
+  type Watch,
+} from '../coordinator/coordinator.ts';
 import type { LockkeeperError } from '../errors.ts';
 import { AbortScope, type AbortSignalLike } from '../signals.ts';
 import { type Acquisition, isDowngraded, type QueuePlace } from './acquisition.ts';
 import { BackOff, untilReached } from './back-off.ts';
 import type { SpoilCause } from './hold.ts';
 import type { LockHost } from './lock-host.ts';
-import { POLL_MS } from './queue-mirror.ts';
+import { POLL_MS, type Verdict } from './queue-mirror.ts';
 
 /** Where we stand at the revision of a read: `behind` whom, one a queue; nobody, then it is our turn. */
 interface Turn {
@@ -15,25 +22,35 @@ interface Turn {
 }
 
 /**
+ * What the mirror shows of our turn, when it shows the end of the waiting; `too-long` at once, where there is no mirror of
+ * all our queues. Not async: whoever waits keeps no frame more than his own.
+ */
+export function seeTurn(
+  { mirrors }: LockHost,
+  acquisition: Acquisition,
+  signal: AbortSignalLike,
+): Promise<Verdict> {
+  const [place, ...more] = acquisition.queues;
+  const isOne = place !== undefined && more.length === 0;
+  return isOne ? mirrors.wait(acquisition, place, signal) : Promise.resolve('too-long');
+}
+
+/**
  * Resolves when nobody stands before us in any of our queues, our keys are intact and the session stands.
  *
+ * @param verdict - what {@link seeTurn} told.
  * @param behind - the predecessors, where the enqueue told.
  * @throws LockkeeperError `lost-while-waiting` as soon as a key of ours or the lease is gone, or the signal's reason.
  */
 export async function waitTurn(
-  { mirrors, options: { coordinator } }: LockHost,
+  verdict: Exclude<Verdict, 'in-front'>,
+  coordinator: Coordinator,
   acquisition: Acquisition,
-  revision: bigint,
   behind: readonly string[] | undefined,
   signal: AbortSignalLike,
 ): Promise<void> {
-  const [place, ...more] = acquisition.queues;
-  const isOne = place !== undefined && more.length === 0;
-  const verdict = isOne ? await mirrors.wait(acquisition, place, revision, signal) : 'too-long';
-  if (verdict === 'too-long') await waitBehind(coordinator, acquisition, revision, behind, signal);
-  else if (verdict !== 'in-front') throw await lostKey(acquisition, verdict);
-  // The mirror is as old as its last event; that our lease stands, the clock says.
-  if (acquisition.session.isLost()) signal.throwIfAborted();
+  if (verdict !== 'too-long') throw await lostKey(acquisition, verdict);
+  await waitBehind(coordinator, acquisition, behind, signal);
 }
 
 /**
@@ -44,10 +61,10 @@ export async function waitTurn(
 async function waitBehind(
   coordinator: Coordinator,
   acquisition: Acquisition,
-  revision: bigint,
   behind: readonly string[] | undefined,
   signal: AbortSignalLike,
 ): Promise<void> {
+  const { revision } = acquisition;
   const wake = new WakeUp();
   const backOff = new BackOff(coordinator.clock);
   let startRevision = revision + 1n;
@@ -135,7 +152,7 @@ async function readPlaces(
 ): Promise<{ readonly places: readonly Seen[]; readonly revision: bigint }> {
   const requests = places.flatMap((place) => {
     const rivals: RangeRequest = {
-      ...place.queue.rivals,
+      ...prefixSpan(place.queue.rivals),
       maxCreateRevision: token,
       sort: { by: 'createRevision', order: 'descend' },
       limit: 2,
@@ -156,7 +173,7 @@ async function readPlaces(
   return { places: seen, revision };
 }
 
-const isAmongRivals = ({ key, queue }: QueuePlace): boolean => key.startsWith(queue.rivals.key);
+const isAmongRivals = ({ key, queue }: QueuePlace): boolean => key.startsWith(queue.rivals);
 
 /** Several ranges at one revision are a transaction; its ranges are linearizable like a range of its own. */
 async function readAll(

@@ -50,7 +50,7 @@ export async function findPermitWaiter(
   call: CallOptions,
 ): Promise<Found | undefined> {
   const { keys, lineageKey } = places;
-  const candidates = await keysCreatedAt(coordinator, keys.queue.rivals, lineageKey, place, call);
+  const candidates = await keysCreatedAt(coordinator, prefixSpan(keys.queue.rivals), lineageKey, place, call);
   const queued = candidates.find((kv) => isOf(place, kv));
   if (queued === undefined) return undefined;
   const slots = slotsOf(keys, (await coordinator.range(keys.slots, call)).kvs);

@@ -1,12 +1,13 @@
-import type {
-  CallOptions,
-  Coordinator,
-  KeySpan,
-  KeyValue,
-  Operation,
-  OperationResult,
-  TxnReply,
-  WatchEvent,
+import {
+  type CallOptions,
+  type Coordinator,
+  type KeySpan,
+  type KeyValue,
+  type Operation,
+  type OperationResult,
+  prefixSpan,
+  type TxnReply,
+  type WatchEvent,
 } from '../coordinator/coordinator.ts';
 import { LockkeeperError } from '../errors.ts';
 import { type Acquisition, type Admit, type Place, readContender } from '../lock/acquisition.ts';
@@ -70,8 +71,14 @@ async function look(
   const inOrder = { by: 'createRevision', order: 'ascend' } as const;
   const reads: Operation[] = [
     { op: 'range', key: keys.limit },
-    { op: 'range', ...keys.queue.rivals, maxCreateRevision: token, sort: inOrder, keysOnly: true },
-    { op: 'range', ...keys.queue.rivals, sort: inOrder, limit: 1 },
+    {
+      op: 'range',
+      ...prefixSpan(keys.queue.rivals),
+      maxCreateRevision: token,
+      sort: inOrder,
+      keysOnly: true,
+    },
+    { op: 'range', ...prefixSpan(keys.queue.rivals), sort: inOrder, limit: 1 },
     { op: 'range', ...keys.slots, keysOnly: true },
   ];
   const { results, revision } = await untilReached(coordinator.clock, signal, () =>
@@ -236,7 +243,7 @@ async function somebodyLeft(
         onEnd: () => wake.ring(),
       },
     );
-  using _queue = watchSpan(keys.queue.rivals, (count) => {
+  using _queue = watchSpan(prefixSpan(keys.queue.rivals), (count) => {
     missing -= count;
     if (missing <= 0) wake.ring();
   });

@@ -35,7 +35,7 @@ export interface SessionOptions {
 
 /** What depends on a session: a hold, a wait, an ending that is not confirmed yet. */
 export interface SessionMember {
-  /** Called once, when the session is lost, or at once on joining a lost one; never after the member left. */
+  /** @internal Called once, when the session is lost, or at once on joining a lost one; never after the member left. */
   onSessionLost(cause: LossCause): void;
 }
 
