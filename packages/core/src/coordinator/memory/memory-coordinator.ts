@@ -32,6 +32,10 @@ export interface MemoryCoordinator extends Coordinator {
  * By default it has a store of its own. Clients that shall see each other share one:
  * `memoryCoordinator({ store: first.store })`. Closing a coordinator leaves the store, and the leases that
  * it granted, as they are.
+ *
+ * It answers in microtasks, on the real clock too: a loop that waits for nothing else, such as one that acquires and
+ * releases until a timer says stop, lets no timer fire. Await something of your own in it. Nothing is ever compacted by
+ * itself, so the store grows with what was written.
  */
 export function memoryCoordinator(
   options: MemoryStoreOptions | { readonly store: MemoryStore } = {},
