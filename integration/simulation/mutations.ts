@@ -226,7 +226,7 @@ export const mutations: readonly Mutation[] = [
     harm: 'who came or went in between is never seen to have',
     edits: [
       {
-        file: 'lock/queue-mirror.ts',
+        file: 'lock/following.ts',
         find: 'this.#follow(revision + 1n);',
         replace: 'this.#follow(revision + 2n);',
       },

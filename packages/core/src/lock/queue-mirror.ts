@@ -1,15 +1,12 @@
-import type { Timer } from '../clock.ts';
-import type { Coordinator, Watch, WatchEvent } from '../coordinator/coordinator.ts';
+import type { Coordinator, KeySpan, WatchEvent } from '../coordinator/coordinator.ts';
 import type { Session } from '../session/session.ts';
-import { AbortScope, type AbortSignalLike } from '../signals.ts';
+import type { AbortSignalLike } from '../signals.ts';
 import type { QueuePlace } from './acquisition.ts';
-import { BackOff, untilReached } from './back-off.ts';
+import { untilReached } from './back-off.ts';
+import { Following, type Subject } from './following.ts';
 import type { Queue } from './key-layout.ts';
 import { QueuePicture, type Shown } from './queue-picture.ts';
 import { spanOf } from './queue-view.ts';
-
-/** A safety net under the watch: without any event the queue is read again this often. */
-export const POLL_MS = 15_000;
 
 /**
  * A mirror is told of everybody who comes and goes, and each of us is served once in a length of the queue. Where there
@@ -90,31 +87,34 @@ export class Seat {
  * together, and whoever stood before us may only have given up. Where there is a doubt whether the events are all, or
  * are of the same history, the queue is read again before anybody is told.
  */
-export class QueueMirror {
+export class QueueMirror implements Subject {
   readonly #coordinator: Coordinator;
   readonly #queue: Queue;
   readonly #onOver: () => void;
-  readonly #scope = new AbortScope();
   readonly #seats = new Map<string, Seat>();
+  readonly #following: Following;
   #picture: QueuePicture | undefined;
-  #watch: Watch | undefined;
-  #poll: Timer | undefined;
-  #backOff: BackOff | undefined;
-  #heard = false;
-  /** Whether the events come from another stream than those before. */
-  #resumed = false;
 
   /** @param onOver - called once: nobody waits any more, or it cannot go on. */
   constructor(coordinator: Coordinator, queue: Queue, onOver: () => void) {
     this.#coordinator = coordinator;
     this.#queue = queue;
     this.#onOver = onOver;
+    this.#following = new Following(coordinator, this);
+  }
+
+  get span(): KeySpan {
+    return spanOf(this.#queue);
+  }
+
+  get isAwaited(): boolean {
+    return this.#seats.size > 0;
   }
 
   join(seat: Seat): void {
     this.#seats.set(seat.key, seat);
-    if (this.#seats.size === 1) void this.#read();
-    else this.#judge([seat.key]);
+    this.#following.start();
+    this.#judge([seat.key]);
   }
 
   /** Without anybody it ends, and must not be joined any more. */
@@ -126,71 +126,46 @@ export class QueueMirror {
 
   /** Whoever of ours is the next when the first is gone, whose key was put at `createRevision`. */
   behindFirst(key: string, createRevision: bigint): Seat | undefined {
-    const next = this.#resumed ? undefined : this.#picture?.behindFirst(key, createRevision);
+    const next = this.#following.isDoubtful ? undefined : this.#picture?.behindFirst(key, createRevision);
     return next === undefined ? undefined : this.#seats.get(next);
   }
 
-  /** A linearizable read, and a watch of everything after it. Never rejects. */
-  async #read(pause?: BackOff): Promise<void> {
-    const signal = this.#scope;
-    const { clock } = this.#coordinator;
-    this.#stop();
-    try {
-      await pause?.wait(signal);
-      const limit = this.#limit;
-      const { kvs, count, revision } = await untilReached(clock, signal, () =>
-        this.#coordinator.range(
-          {
-            ...spanOf(this.#queue),
-            sort: { by: 'createRevision', order: 'ascend' },
-            limit,
-            // Whether a writer has become a reader, its value tells.
-            keysOnly: this.#queue.writers === undefined,
-          },
-          { signal },
-        ),
-      );
-      signal.throwIfAborted();
-      if (count > limit) return this.#tellAll('too-long');
-      this.#picture = new QueuePicture(this.#queue.writers, kvs, revision);
-      this.#follow(revision + 1n);
-      this.#judge(this.#seats.keys());
-    } catch (error) {
-      if (signal.aborted) return;
-      for (const seat of this.#seats.values()) seat.fail(error);
-      this.#end();
-    }
-  }
-
-  #follow(startRevision: bigint): void {
-    this.#resumed = false;
-    this.#watch = this.#coordinator.watch(
-      { ...spanOf(this.#queue), startRevision },
-      {
-        onEvents: (events) => this.#apply(events),
-        onResumed: () => {
-          this.#resumed = true;
+  async read(signal: AbortSignalLike): Promise<bigint> {
+    this.#picture = undefined;
+    const { kvs, count, revision } = await untilReached(this.#coordinator.clock, signal, () =>
+      this.#coordinator.range(
+        {
+          ...spanOf(this.#queue),
+          sort: { by: 'createRevision', order: 'ascend' },
+          limit: this.#limit,
+          // Whether a writer has become a reader, its value tells.
+          keysOnly: this.#queue.writers === undefined,
         },
-        onEnd: () => {
-          // A watch that ends at once, again and again, must not become a busy loop.
-          this.#backOff ??= new BackOff(this.#coordinator.clock);
-          void this.#read(this.#backOff);
-        },
-      },
+        { signal },
+      ),
     );
-    this.#arm();
+    if (count > kvs.length) this.#tellAll('too-long');
+    else this.#picture = new QueuePicture(this.#queue.writers, kvs, revision);
+    return revision;
   }
 
-  #apply(events: readonly WatchEvent[]): void {
+  onRead(): void {
+    this.#judge(this.#seats.keys());
+  }
+
+  onEvents(events: readonly WatchEvent[]): void {
     const picture = this.#picture;
     if (picture === undefined) return;
-    this.#heard = true;
-    this.#backOff = undefined;
     picture.apply(events);
     const cameToFront = picture.advance();
     this.#judge(events.map((event) => (event.type === 'put' ? event.kv.key : event.key)));
     this.#judge(cameToFront);
     if (picture.length > this.#limit) this.#tellAll('too-long');
+  }
+
+  onFailure(error: unknown): void {
+    for (const seat of this.#seats.values()) seat.fail(error);
+    this.#end();
   }
 
   /** Tells those of ours among the keys how they stand, where that ends their wait. */
@@ -199,7 +174,7 @@ export class QueueMirror {
       const seat = this.#seats.get(key);
       const shown = seat && this.#picture?.show(key, seat.token);
       if (seat === undefined || shown === undefined || shown === 'waiting') continue;
-      if (this.#resumed) return void this.#read();
+      if (this.#following.isDoubtful) return void this.#following.readAgain();
       seat.tell(shown);
     }
   }
@@ -214,24 +189,10 @@ export class QueueMirror {
     return MOST_RIVALS_FOR_EACH * Math.max(this.#seats.size, seat?.peers ?? 0);
   }
 
-  #arm(): void {
-    this.#heard = false;
-    const onTime = () => (this.#heard ? this.#arm() : void this.#read());
-    // The session keeps the process alive for those who wait; this need not.
-    this.#poll = this.#coordinator.clock.setTimer(POLL_MS, onTime, { ref: false });
-  }
-
-  #stop(): void {
-    this.#poll?.cancel();
-    this.#watch?.close();
-    this.#watch = undefined;
-    this.#picture = undefined;
-  }
-
   #end(): void {
-    if (this.#scope.aborted) return;
-    this.#scope.abort(new Error('nobody waits any more'));
-    this.#stop();
+    if (this.#following.isStopped) return;
+    this.#following.stop();
+    this.#picture = undefined;
     this.#onOver();
   }
 }

@@ -1,14 +1,14 @@
 import type { Coordinator } from '../coordinator/coordinator.ts';
 import type { AbortSignalLike } from '../signals.ts';
 import type { Acquisition, QueuePlace } from './acquisition.ts';
-import type { Queue } from './key-layout.ts';
+import { MirrorTable } from './mirror-table.ts';
 import { QueueMirror, Seat, type Verdict } from './queue-mirror.ts';
 import { spanOf } from './queue-view.ts';
 
 /** The mirrors of a keeper: one for each queue in which somebody waits, for as long as somebody does. */
 export class QueueMirrors {
   readonly #coordinator: Coordinator;
-  readonly #mirrors = new Map<string, QueueMirror>();
+  readonly #mirrors = new MirrorTable<QueueMirror>();
 
   constructor(coordinator: Coordinator) {
     this.#coordinator = coordinator;
@@ -20,7 +20,12 @@ export class QueueMirrors {
    */
   wait({ session, revision }: Acquisition, place: QueuePlace, signal: AbortSignalLike): Promise<Verdict> {
     if (signal.aborted) return Promise.reject(signal.reason);
-    return new Seat(place, session, revision, this.#mirrorOf(place.queue), signal).wait();
+    const { queue } = place;
+    const mirror = this.#mirrors.of(
+      spanOf(queue).key,
+      (onOver) => new QueueMirror(this.#coordinator, queue, onOver),
+    );
+    return new Seat(place, session, revision, mirror, signal).wait();
   }
 
   /** Whoever of ours is the next as soon as the key of a place is gone, where that is known. */
@@ -28,14 +33,5 @@ export class QueueMirrors {
     return revision === undefined
       ? undefined
       : this.#mirrors.get(spanOf(queue).key)?.behindFirst(key, revision);
-  }
-
-  #mirrorOf(queue: Queue): QueueMirror {
-    const { key } = spanOf(queue);
-    const standing = this.#mirrors.get(key);
-    if (standing !== undefined) return standing;
-    const mirror = new QueueMirror(this.#coordinator, queue, () => this.#mirrors.delete(key));
-    this.#mirrors.set(key, mirror);
-    return mirror;
   }
 }

@@ -11,9 +11,10 @@ import type { LockkeeperError } from '../errors.ts';
 import { AbortScope, type AbortSignalLike } from '../signals.ts';
 import { type Acquisition, isDowngraded, type QueuePlace } from './acquisition.ts';
 import { BackOff, untilReached } from './back-off.ts';
+import { POLL_MS } from './following.ts';
 import type { SpoilCause } from './hold.ts';
 import type { LockHost } from './lock-host.ts';
-import { POLL_MS, type Verdict } from './queue-mirror.ts';
+import type { Verdict } from './queue-mirror.ts';
 
 /** Where we stand at the revision of a read: `behind` whom, one a queue; nobody, then it is our turn. */
 interface Turn {
