@@ -12,6 +12,7 @@ import { describeInspecting } from './lock/inspecting.ts';
 import { describeLifetimes } from './lock/lifetimes.ts';
 import { describeReadWriteLocks } from './lock/read-write.ts';
 import { describeReleaseRequests } from './lock/requests.ts';
+import { describeSemaphoreWaits } from './lock/semaphore-waits.ts';
 import { describeSemaphores } from './lock/semaphores.ts';
 import { describeLockSets } from './lock/sets.ts';
 import { describeSharedTokens } from './lock/shared-tokens.ts';
@@ -39,6 +40,7 @@ export function describeLocks(where: string, makeWorld: () => Promise<Coordinato
   describeLockSets(where, newWorld);
   describeReleaseRequests(where, newWorld);
   describeSemaphores(where, newWorld);
+  describeSemaphoreWaits(where, newWorld);
   describeElections(where, newWorld);
   describeInspecting(where, newWorld);
   describeBreaking(where, newWorld);

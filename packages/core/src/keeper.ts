@@ -14,6 +14,7 @@ import type { Hold } from './lock/hold.ts';
 import { KeyLayout, type LockKind, type Queue } from './lock/key-layout.ts';
 import { Lock } from './lock/lock.ts';
 import type { LockHost } from './lock/lock-host.ts';
+import { MirrorTable } from './lock/mirror-table.ts';
 import { OwnershipWatch } from './lock/ownership-watch.ts';
 import { QueueMirrors } from './lock/queue-mirrors.ts';
 import { Surroundings } from './lock/surroundings.ts';
@@ -87,6 +88,7 @@ export class Keeper implements AsyncDisposable {
       waits: new Set(),
       ownership: new OwnershipWatch(options.coordinator, options.logger),
       mirrors: new QueueMirrors(options.coordinator),
+      semaphores: new MirrorTable(),
       closing: this.#closing,
       trouble: undefined,
       standingSession: () => this.#standingSession(),

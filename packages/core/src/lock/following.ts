@@ -48,9 +48,11 @@ export class Following {
     return this.#resumed;
   }
 
-  /** Sees to it that the picture is made, and kept. Idempotent. */
-  start(): void {
-    if (!this.#isReading && this.#watch === undefined) void this.readAgain();
+  /** Sees to it that the picture is made, and kept while anybody waits. Returns whether it is being kept already. */
+  start(): boolean {
+    if (this.#watch !== undefined) return true;
+    if (!this.#isReading) void this.readAgain();
+    return false;
   }
 
   /** Never rejects. */

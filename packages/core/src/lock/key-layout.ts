@@ -63,6 +63,8 @@ export interface Queue {
 }
 
 export interface SemaphoreKeys {
+  /** Below which all of it lies. */
+  readonly root: string;
   readonly queue: Queue;
   readonly slots: Required<KeySpan>;
   readonly limit: string;
@@ -149,6 +151,7 @@ export class KeyLayout {
     const root = `${this.#root}/semaphore/${keySegment('name', name)}/`;
     const keys = `${root}queue/`;
     return {
+      root,
       queue: { keys, rivals: keys },
       slots: prefixSpan(`${root}slots/`),
       limit: `${root}limit`,

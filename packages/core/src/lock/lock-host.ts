@@ -1,5 +1,6 @@
 import type { LockkeeperError } from '../errors.ts';
 import type { ResolvedOptions } from '../options.ts';
+import type { SemaphoreMirrors } from '../semaphore/admission.ts';
 import type { Session } from '../session/session.ts';
 import type { AbortSignalLike } from '../signals.ts';
 import type { Hold } from './hold.ts';
@@ -20,6 +21,7 @@ export interface LockHost {
   readonly waits: Set<Wait>;
   readonly ownership: OwnershipWatch;
   readonly mirrors: QueueMirrors;
+  readonly semaphores: SemaphoreMirrors;
   /** Aborts when the keeper closes; so does each of the waits. */
   readonly closing: AbortSignalLike;
   /** Why no session could be opened, at the last try. */

@@ -113,8 +113,7 @@ export class QueueMirror implements Subject {
 
   join(seat: Seat): void {
     this.#seats.set(seat.key, seat);
-    this.#following.start();
-    this.#judge([seat.key]);
+    if (this.#following.start()) this.#judge([seat.key]);
   }
 
   /** Without anybody it ends, and must not be joined any more. */
@@ -127,7 +126,9 @@ export class QueueMirror implements Subject {
   /** Whoever of ours is the next when the first is gone, whose key was put at `createRevision`. */
   behindFirst(key: string, createRevision: bigint): Seat | undefined {
     const next = this.#following.isDoubtful ? undefined : this.#picture?.behindFirst(key, createRevision);
-    return next === undefined ? undefined : this.#seats.get(next);
+    const seat = next === undefined ? undefined : this.#seats.get(next);
+    // The one in the picture may have given up, and one of ours who came later have its place, behind others.
+    return seat !== undefined && this.#picture?.show(seat.key, seat.token) === 'waiting' ? seat : undefined;
   }
 
   async read(signal: AbortSignalLike): Promise<bigint> {

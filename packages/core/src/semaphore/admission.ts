@@ -1,20 +1,19 @@
-import {
-  type CallOptions,
-  type Coordinator,
-  type KeySpan,
-  type KeyValue,
-  type Operation,
-  type OperationResult,
-  prefixSpan,
-  type TxnReply,
-  type WatchEvent,
+import type {
+  CallOptions,
+  Coordinator,
+  KeyValue,
+  OperationResult,
+  TxnReply,
 } from '../coordinator/coordinator.ts';
 import { LockkeeperError } from '../errors.ts';
 import { type Acquisition, type Admit, type Place, readContender } from '../lock/acquisition.ts';
 import { untilReached } from '../lock/back-off.ts';
 import { readLimit, type SemaphoreKeys } from '../lock/key-layout.ts';
-import { WakeUp } from '../lock/wait-turn.ts';
+import type { MirrorTable } from '../lock/mirror-table.ts';
 import type { AbortSignalLike } from '../signals.ts';
+import { readSemaphore } from './read-semaphore.ts';
+import { PermitSeat, SemaphoreMirror } from './semaphore-mirror.ts';
+import { SemaphorePicture } from './semaphore-picture.ts';
 
 /** A semaphore as one of its users sees it. */
 export interface SemaphorePlan {
@@ -23,101 +22,116 @@ export interface SemaphorePlan {
   readonly permits: number;
 }
 
-/** What one read of the whole semaphore shows, at one revision. */
-interface Picture {
-  /** As stored; `undefined` before the first grant. */
-  readonly limit: string | undefined;
-  readonly first: KeyValue | undefined;
-  /** How many stand before us. */
-  readonly before: number;
-  readonly takenSlots: ReadonlySet<string>;
-  readonly revision: bigint;
-}
+/** Those of a keeper that stand, by what they are of. */
+export type SemaphoreMirrors = MirrorTable<SemaphoreMirror>;
 
 /**
  * Admission to a semaphore: among the first of the queue, as many as there are permits, and in a slot. The grant
  * creates the slot's key in a transaction that compares our place in the queue and the number of permits, so etcd
  * itself keeps the limit, whatever a client believes.
  */
-export function admission(plan: SemaphorePlan): Admit {
-  return async (coordinator, acquisition, mode, signal, onWait) => {
-    const wake = new WakeUp();
-    for (let tries = 0; ; tries += 1) {
-      const picture = await look(coordinator, plan, acquisition, signal);
-      const slot = picture.before < plan.permits ? freeSlot(plan, picture) : undefined;
-      if (slot !== undefined) {
-        const attempt = { key: slot, bar: `${acquisition.cancelledKey}.${tries}` };
-        const revision = await takeSlot(coordinator, plan, acquisition, attempt, picture.limit, signal);
-        if (revision !== undefined) return { revision };
-      } else if (mode === 'try') {
-        return { holder: picture.first };
-      } else {
-        onWait();
-        await somebodyLeft(coordinator, plan, acquisition, picture, wake, signal);
-      }
-    }
-  };
+export function admission(plan: SemaphorePlan, mirrors: SemaphoreMirrors): Admit {
+  return (coordinator, acquisition, mode, signal, onWait) =>
+    mode === 'try'
+      ? tryNow(coordinator, plan, acquisition, signal)
+      : inTurn(coordinator, mirrors, plan, acquisition, signal, onWait);
 }
 
-/** @throws LockkeeperError `lost-while-waiting`, `invalid-option` where the semaphore has another limit. */
-async function look(
+async function inTurn(
   coordinator: Coordinator,
-  { name, keys, permits }: SemaphorePlan,
+  mirrors: SemaphoreMirrors,
+  plan: SemaphorePlan,
   acquisition: Acquisition,
   signal: AbortSignalLike,
-): Promise<Picture> {
-  const [place] = acquisition.queues;
-  const token = place?.revision ?? 0n;
-  const inOrder = { by: 'createRevision', order: 'ascend' } as const;
-  const reads: Operation[] = [
-    { op: 'range', key: keys.limit },
-    {
-      op: 'range',
-      ...prefixSpan(keys.queue.rivals),
-      maxCreateRevision: token,
-      sort: inOrder,
-      keysOnly: true,
-    },
-    { op: 'range', ...prefixSpan(keys.queue.rivals), sort: inOrder, limit: 1 },
-    { op: 'range', ...keys.slots, keysOnly: true },
-  ];
-  const { results, revision } = await untilReached(coordinator.clock, signal, () =>
-    coordinator.txn({ compare: [], success: reads, failure: [] }, { signal }),
-  );
-  const [limits, queue, firsts, slots] = results.map(kvsOf);
-  const at = queue?.findIndex(({ key }) => key === place?.key) ?? -1;
-  const own = queue?.[at];
-  if (own?.createRevision !== token) {
-    // It may have gone with the lease; a renewal tells.
-    await acquisition.session.renewNow();
-    throw acquisition.lostWhileWaiting(acquisition.session.lossCause ?? 'key-deleted');
+  onWait: () => void,
+): Promise<{ readonly revision: bigint }> {
+  const { keys, permits } = plan;
+  const { key, token } = placeOf(acquisition);
+  const mirror = mirrors.of(keys.root, (onOver) => new SemaphoreMirror(coordinator, keys, onOver));
+  const seat = new PermitSeat({ key, token, permits }, mirror, signal, onWait);
+  try {
+    for (let tries = 0; ; tries += 1) {
+      const told = await seat.next();
+      if (typeof told === 'string') throw await lostPlace(acquisition, told);
+      if ('otherLimit' in told) throw otherLimit(plan, told.otherLimit);
+      const revision = await takeSlot(
+        coordinator,
+        plan,
+        acquisition,
+        aim(plan, acquisition, told.slot, tries),
+        told.stored,
+        signal,
+      );
+      if (revision !== undefined) return { revision };
+    }
+  } finally {
+    seat.leave();
   }
-  if (own.modRevision !== token) throw acquisition.lostWhileWaiting('foreign-write');
-  const limit = limits?.[0] && new TextDecoder().decode(limits[0].value);
-  if (limit !== undefined && limit !== String(permits)) {
-    const stored = readLimit(limit) ?? JSON.stringify(limit);
-    const why = `semaphore "${name}" has ${stored} permits in etcd; resize() changes that for everybody`;
-    throw new LockkeeperError('invalid-option', `permits is ${permits}; ${why}`);
+}
+
+/** Looks once, and again only where somebody else was quicker. */
+async function tryNow(
+  coordinator: Coordinator,
+  plan: SemaphorePlan,
+  acquisition: Acquisition,
+  signal: AbortSignalLike,
+): Promise<{ readonly revision: bigint } | { readonly holder: KeyValue | undefined }> {
+  const { keys, permits } = plan;
+  const { key, token } = placeOf(acquisition);
+  for (let tries = 0; ; tries += 1) {
+    const read = await readSemaphore(coordinator, keys, signal);
+    const picture = new SemaphorePicture(keys, read);
+    const shown = picture.show(key, token) ?? 'key-deleted';
+    if (shown !== 'waiting') throw await lostPlace(acquisition, shown);
+    const { limit } = picture;
+    if (limit !== undefined && limit !== String(permits)) throw otherLimit(plan, limit);
+    const before = read.queue.findIndex((kv) => kv.key === key);
+    const free = picture.freeSlots(permits, NONE);
+    const slot = before < permits ? free[Math.max(0, before - picture.taken) % free.length] : undefined;
+    if (slot === undefined) return { holder: read.first };
+    const revision = await takeSlot(
+      coordinator,
+      plan,
+      acquisition,
+      aim(plan, acquisition, slot, tries),
+      limit,
+      signal,
+    );
+    if (revision !== undefined) return { revision };
   }
-  const takenSlots = new Set(slots?.map(({ key }) => key));
-  return { limit, first: firsts?.[0], before: at, takenSlots, revision };
+}
+
+const NONE: ReadonlySet<number> = new Set();
+
+/** Where we stand in the queue: a semaphore has one. */
+function placeOf({ queues: [place] }: Acquisition): { readonly key: string; readonly token: bigint } {
+  if (place?.revision === undefined) throw new TypeError('not in line');
+  return { key: place.key, token: place.revision };
+}
+
+async function lostPlace(
+  acquisition: Acquisition,
+  cause: 'key-deleted' | 'foreign-write',
+): Promise<LockkeeperError> {
+  // It may have gone with the lease; a renewal tells.
+  if (cause === 'key-deleted') await acquisition.session.renewNow();
+  return acquisition.lostWhileWaiting(acquisition.session.lossCause ?? cause);
+}
+
+function otherLimit({ name, permits }: SemaphorePlan, limit: string): LockkeeperError {
+  const stored = readLimit(limit) ?? JSON.stringify(limit);
+  const why = `semaphore "${name}" has ${stored} permits in etcd; resize() changes that for everybody`;
+  return new LockkeeperError('invalid-option', `permits is ${permits}; ${why}`);
+}
+
+function aim({ keys }: SemaphorePlan, { cancelledKey }: Acquisition, slot: number, tries: number): Try {
+  return { key: `${keys.slots.key}${slot}`, bar: `${cancelledKey}.${tries}` };
 }
 
 /** One try to take one slot, and the key that bars copies of it. */
 interface Try {
   readonly key: string;
   readonly bar: string;
-}
-
-/**
- * Those before us who have no slot yet take one too, the first of them the lowest that is free. Whoever comes at the
- * same time thus aims at another one; if all went for the same, a thousand would need half a million tries.
- */
-function freeSlot({ keys, permits }: SemaphorePlan, { before, takenSlots }: Picture): string | undefined {
-  const all = Array.from({ length: permits }, (_, slot) => `${keys.slots.key}${slot}`);
-  const free = all.filter((key) => !takenSlots.has(key));
-  const withoutSlot = Math.max(0, before - takenSlots.size);
-  return free[withoutSlot % free.length];
 }
 
 /**
@@ -216,47 +230,6 @@ async function barSlot(
     ),
   );
   return kvsOf(results[1]);
-}
-
-/** Waits until so many have left that it may be our turn, or until it is time to look anyway. */
-async function somebodyLeft(
-  coordinator: Coordinator,
-  { keys, permits }: SemaphorePlan,
-  acquisition: Acquisition,
-  { before, revision }: Picture,
-  wake: WakeUp,
-  signal: AbortSignalLike,
-): Promise<void> {
-  let missing = Math.max(1, before - permits + 1);
-  const isGone = (event: WatchEvent) => event.type === 'delete';
-  const [place] = acquisition.queues;
-  // Ours was put before: this one is by another hand, and costs us the place.
-  const isOverwritten = (event: WatchEvent) => event.type === 'put' && event.kv.key === place?.key;
-  const watchSpan = (span: Required<KeySpan>, onGone: (count: number) => void) =>
-    coordinator.watch(
-      { ...span, startRevision: revision + 1n },
-      {
-        onEvents: (events) => {
-          if (events.some(isOverwritten)) wake.ring();
-          onGone(events.filter(isGone).length);
-        },
-        onEnd: () => wake.ring(),
-      },
-    );
-  using _queue = watchSpan(prefixSpan(keys.queue.rivals), (count) => {
-    missing -= count;
-    if (missing <= 0) wake.ring();
-  });
-  // Whoever asked for another number than there is now learns it at once, and leaves the queue to the others.
-  using _limit = coordinator.watch(
-    { key: keys.limit, startRevision: revision + 1n },
-    { onEvents: () => wake.ring(), onEnd: () => wake.ring() },
-  );
-  // In the queue early enough, but every slot is taken: the limit was lowered, say.
-  using _slots = watchSpan(keys.slots, (count) => {
-    if (before < permits && count > 0) wake.ring();
-  });
-  await wake.next(coordinator.clock, signal);
 }
 
 function kvsOf(result: OperationResult | undefined): readonly KeyValue[] {

@@ -125,7 +125,7 @@ export class Semaphore {
       name: this.name,
       noun: 'semaphore',
       queues: [this.#plan.keys.queue],
-      admit: admission(this.#plan),
+      admit: admission(this.#plan, this.#host.semaphores),
       claimsOf,
     };
     return new Lock(target, this.#host, this.#options);
