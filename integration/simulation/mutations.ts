@@ -249,8 +249,8 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'lock/queue-mirror.ts',
-        find: '    return next === undefined ? undefined : this.#seats.get(next);\n',
-        replace: '    return next === undefined ? undefined : [...this.#seats.values()].at(-1);\n',
+        find: 'const seat = next === undefined ? undefined : this.#seats.get(next);',
+        replace: 'const seat = next === undefined ? undefined : [...this.#seats.values()].at(-1);',
       },
     ],
   },
@@ -601,9 +601,14 @@ export const mutations: readonly Mutation[] = [
     harm: 'those who came first wait behind those who came later',
     edits: [
       {
-        file: 'semaphore/admission.ts',
-        find: 'const slot = picture.before < plan.permits ? freeSlot(plan, picture) : undefined;',
-        replace: 'const slot = freeSlot(plan, picture);',
+        file: 'semaphore/semaphore-mirror.ts',
+        find: ' || before >= seat.permits) return false;',
+        replace: ') return false;',
+      },
+      {
+        file: 'semaphore/semaphore-mirror.ts',
+        find: "picture.first(readLimit(stored ?? '') ?? MOST_PERMITS)",
+        replace: 'picture.first(MOST_PERMITS)',
       },
     ],
   },

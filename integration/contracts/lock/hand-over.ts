@@ -74,6 +74,53 @@ export function describeHandOver(where: string, newWorld: MakeLockWorld): void {
       expect((await soon(world, behind)).value?.standing).toBe('held');
     });
 
+    it('is none to whoever has taken the place of one who gave up, before others', async () => {
+      const world = await newWorld();
+      const { keeper, connection } = await world.faulty();
+      const lock = keeper.lock('x');
+      const hold = await lock.acquire();
+      const controller = new AbortController();
+      const gone = settled(lock.acquire({ signal: controller.signal }));
+      await waitUntilQueued(keeper, 'x', 1);
+      let arrive = () => {};
+      const arrived = new Promise<void>((resolve) => {
+        arrive = resolve;
+      });
+      let reached = 0;
+      const late = connection.at('onWatch', ({ request }) => {
+        if (request.rangeEnd === undefined) return undefined;
+        reached += 1;
+        return arrived;
+      });
+      const next = settled(lock.acquire());
+      await waitUntilQueued(keeper, 'x', 2);
+      await world.until('an event of the queue is on its way', () => reached > 0);
+      const [, place] = await world.queue('x');
+      controller.abort(new Error('no more patience'));
+      await gone;
+      await world.until('the place is free', async () => {
+        const { waits, unconfirmedReleases } = await keeper.health();
+        return waits === 1 && unconfirmedReleases === 0;
+      });
+      const last = settled(lock.acquire());
+      await waitUntilQueued(keeper, 'x', 2);
+      expect((await world.queue('x')).at(-1)).toBe(place);
+      await hold.release();
+      late.restore();
+      arrive();
+      const first = (await soon(world, next)).value;
+      expect(first?.standing).toBe('held');
+      expect(await world.queueLength('x')).toBe(2);
+      let isGranted = false;
+      void last.then(() => {
+        isGranted = true;
+      });
+      await world.passTime(100);
+      expect(isGranted).toBe(false);
+      await first?.release();
+      expect((await soon(world, last)).value?.standing).toBe('held');
+    });
+
     it('is no release of somebody whose key was not there any more', async () => {
       const { world, hold, waiting, last, letEventsCome } = await line();
       const [first = ''] = await world.queue('x');

@@ -47,7 +47,8 @@ export async function endAcquisition(
       try {
         sent += 1;
         const call = { signal: scope, timeoutMs: session.attemptTimeoutMs };
-        const next = nextInLine(mirrors, acquisition);
+        // A short cut, which is not tried again where anything was the matter with it.
+        const next = sent === 1 ? nextInLine(mirrors, acquisition) : undefined;
         const reply = await coordinator.txn(endingTxn(acquisition, next), call);
         if (next !== undefined && isHandedOver(reply)) next.tell('in-front');
         if (acquisition.unanswered > 0) session.leaveBehind();

@@ -64,13 +64,20 @@ class Survey implements Footprint {
     for (const operation of operations) {
       if (operation.op === 'txn') deepest = Math.max(deepest, this.visit(operation));
       else if (operation.op === 'range') this.#touch(operation, this.reads);
-      else this.#touch(operation, this.writes);
-      if (operation.op !== 'put') continue;
-      this.#value(operation.value);
-      const { lease } = operation;
-      if (lease && !this.leases.includes(lease)) this.leases = [...this.leases, lease];
+      else if (operation.op === 'delete') this.#touch(operation, this.writes);
+      else if (operation.op === 'put') this.#put(operation);
+      // From JavaScript anything may come: it is for the coordinator to refuse, for its sender alone.
+      else this.isPlain = false;
     }
     return deepest;
+  }
+
+  #put(put: Extract<Operation, { op: 'put' }>): void {
+    const { value, lease } = put;
+    this.#touch(put, this.writes);
+    this.#value(value);
+    if (lease !== undefined && typeof lease !== 'bigint') this.isPlain = false;
+    else if (lease && !this.leases.includes(lease)) this.leases = [...this.leases, lease];
   }
 
   #touch(span: KeySpan, list: KeySpan[]): void {

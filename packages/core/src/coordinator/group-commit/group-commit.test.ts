@@ -414,6 +414,28 @@ describe('one of many', () => {
   });
 });
 
+test('close() ends what is refused in that very turn, and to be taken apart', async () => {
+  const replies = ['a', 'b'].map((key) => group.txn(create(key)));
+  await endOfTurn();
+  arrived[0]?.fail(new LockkeeperError('permission-denied', 'not for you'));
+  void group.close();
+  for (const reply of replies)
+    await expect(reply).rejects.toMatchObject({ code: 'closed', outcome: 'rejected' });
+});
+
+test.each([
+  ['a lease that is no bigint', { op: 'put', key: 'b', value: 'x', lease: 5 }],
+  ['an operation of no kind', { op: 'increment', key: 'b' }],
+])('%s is sent alone, and harms nobody else', async (_, operation) => {
+  const bad = { compare: [], success: [operation as unknown as Operation], failure: [] };
+  const replies = [create('a'), bad, create('c')].map((txn) => group.txn(txn));
+  await endOfTurn();
+  expect(arrived).toHaveLength(2);
+  expect(arrived.some(({ txn }) => txn === bad)).toBe(true);
+  for (const each of arrived) each.fail(new LockkeeperError('unreachable', 'over'));
+  await Promise.allSettled(replies);
+});
+
 test('close() rejects what was not sent', async () => {
   for (const key of ['a', 'b']) {
     void group.txn(create(key));

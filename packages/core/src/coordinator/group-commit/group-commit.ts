@@ -102,7 +102,7 @@ export class GroupCommit implements Coordinator {
     this.#queue = [];
     this.#lanes.clear();
     this.#parts.length = 0;
-    for (const member of unsent) member.fail(new LockkeeperError('closed', 'the coordinator was closed'));
+    for (const member of unsent) member.fail(closedError());
     return this.#inner.close();
   }
 
@@ -255,6 +255,11 @@ export class GroupCommit implements Coordinator {
   /** What the failure of a batch means for each member. */
   #takeApart(members: readonly Member[], error: unknown): void {
     const left = members.filter(({ isSettled }) => !isSettled);
+    if (this.#closed) {
+      // What was refused had no effect, and nothing is sent any more.
+      this.#tell(left, isRefusal(error) ? closedError() : error, members.length);
+      return;
+    }
     if (!isRefusal(error) || OF_ALL.has(error.code)) {
       this.#tell(left, error, members.length);
       return;
@@ -334,6 +339,10 @@ export class GroupCommit implements Coordinator {
 
 function isRefusal(error: unknown): error is LockkeeperError {
   return error instanceof LockkeeperError && error.outcome === 'rejected';
+}
+
+function closedError(): LockkeeperError {
+  return new LockkeeperError('closed', 'the coordinator was closed');
 }
 
 /** An error of its own for each: callers may add to theirs. */
