@@ -102,6 +102,8 @@ export class SemaphoreMirror implements Subject {
   #picture: SemaphorePicture | undefined;
   /** Rises with everything that the picture comes to show. */
   #version = 0;
+  /** Why it cannot go on; told to those who come back from a try as well. */
+  #failure: unknown;
 
   /** @param onOver - called once: nobody is in line any more, or it cannot go on. */
   constructor(coordinator: Coordinator, keys: SemaphoreKeys, onOver: () => void) {
@@ -123,7 +125,8 @@ export class SemaphoreMirror implements Subject {
 
   ask(seat: PermitSeat): void {
     this.#trying.delete(seat);
-    if (this.#following.start()) this.#judge([seat]);
+    if (this.#following.isStopped) seat.fail(this.#failure);
+    else if (this.#following.start()) this.#judge([seat]);
   }
 
   /** Without anybody it ends, and must not be joined any more. */
@@ -162,6 +165,7 @@ export class SemaphoreMirror implements Subject {
   }
 
   onFailure(error: unknown): void {
+    this.#failure = error;
     for (const seat of this.#seats.values()) seat.fail(error);
     this.#end();
   }
