@@ -111,6 +111,24 @@ export function describeUnknownOutcomes(where: string, newWorld: MakeLockWorld):
       expect(await world.queueLength('x')).toBe(1);
     });
 
+    it('those who give up before anything was sent leave nothing behind', async () => {
+      const world = await newWorld();
+      const keeper = await world.keeper();
+      const first = await keeper.lock('warm-up').acquire();
+      const abort = new AbortController();
+      const { signal } = abort;
+      const acquiring = ['a', 'b', 'c'].map((name) => settled(keeper.lock(name).acquire({ signal })));
+      abort.abort(new Error('enough'));
+      for (const { error } of await Promise.all(acquiring))
+        expect(error).toMatchObject({ message: 'enough' });
+      // Whatever they had to take back would have gone out before this.
+      await (await keeper.lock('later').acquire()).release();
+      const { kvs } = await world.raw.range({ key: `${world.namespace}/`, rangeEnd: `${world.namespace}0` });
+      const left = kvs.map(({ key }) => key.slice(world.namespace.length));
+      expect(left).toEqual(['/lineage', expect.stringMatching(/^\/lock\/warm-up\//)]);
+      await first.release();
+    });
+
     it("who does not want to wait is told within a call's time that etcd is silent", async () => {
       const world = await newWorld();
       const { keeper, connection } = await world.faulty({ ttlMs: 60_000 });

@@ -75,6 +75,11 @@ export interface CallOptions {
   readonly timeoutMs?: number | undefined;
   /** Stops the waiting, with the signal's reason; what was sent may still be applied. */
   readonly signal?: AbortSignalLike | undefined;
+  /**
+   * Called before the call fails, whatever for, if it is certain that nothing was sent which may still take effect. A
+   * coordinator that does not know need not call it.
+   */
+  readonly onUnsent?: (() => void) | undefined;
 }
 
 export const DEFAULT_CALL_TIMEOUT_MS = 5_000;

@@ -40,10 +40,15 @@ export async function enqueue(
   signal: AbortSignalLike,
 ): Promise<Enqueued> {
   const txn = enqueueTxn(acquisition, mode);
-  const call = { signal, timeoutMs: acquisition.session.attemptTimeoutMs };
+  let isUnsent = false;
+  const onUnsent = () => {
+    isUnsent = true;
+  };
+  const call = { signal, timeoutMs: acquisition.session.attemptTimeoutMs, onUnsent };
   let backOff: BackOff | undefined;
   for (;;) {
     signal.throwIfAborted();
+    isUnsent = false;
     // One copy. Until it is answered it counts as one that may still be applied.
     acquisition.unanswered += 1;
     acquisition.mayExist = true;
@@ -51,8 +56,10 @@ export async function enqueue(
     try {
       reply = await coordinator.txn(txn, call);
     } catch (error) {
+      if (isUnsent) takeBack(acquisition);
       // The reason of an abort says nothing about the copy, even if it looks like an answer of etcd.
       signal.throwIfAborted();
+      if (!isUnsent && isRefusal(error)) takeBack(acquisition);
       unlessToRepeat(acquisition, error);
       backOff ??= new BackOff(coordinator.clock);
       await backOff.wait(signal);
@@ -170,16 +177,22 @@ function firstAndOwn(place: QueuePlace): Operation[] {
   ];
 }
 
+/** A copy that certainly has no effect. */
+function takeBack(acquisition: Acquisition): void {
+  acquisition.unanswered -= 1;
+  acquisition.mayExist = acquisition.unanswered > 0;
+}
+
+function isRefusal(error: unknown): boolean {
+  return error instanceof LockkeeperError && error.outcome === 'rejected' && error.code !== 'closed';
+}
+
 /**
  * That etcd cannot be reached is no end of the matter, whether the copy was sent or not: it is repeated for as long as
  * the caller may.
  */
 function unlessToRepeat(acquisition: Acquisition, error: unknown): void {
   if (!(error instanceof LockkeeperError)) throw error;
-  if (error.outcome === 'rejected' && error.code !== 'closed') {
-    acquisition.unanswered -= 1;
-    acquisition.mayExist = acquisition.unanswered > 0;
-  }
   if (error.code === 'unreachable') {
     acquisition.trouble = error;
     return;

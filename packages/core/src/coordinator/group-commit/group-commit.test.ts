@@ -370,10 +370,15 @@ describe('one of many', () => {
   test('that gives up before it was sent is never sent', async () => {
     const controller = new AbortController();
     const calls = [group.txn(create('1')), group.txn(create('2'))];
-    const gone = group.txn(create('gone'), { signal: controller.signal });
+    let unsent = 0;
+    const onUnsent = () => {
+      unsent += 1;
+    };
+    const gone = group.txn(create('gone'), { signal: controller.signal, onUnsent });
     calls.push(group.txn(create('stays')));
     controller.abort('enough');
     await expect(gone).rejects.toBe('enough');
+    expect(unsent).toBe(1);
     await applyAll();
     await Promise.all(calls);
     expect(await below.range({ key: 'gone' })).toMatchObject({ count: 0 });
@@ -381,7 +386,8 @@ describe('one of many', () => {
 
   test('that gives up later leaves the others; when all have, the batch is given up', async () => {
     const [one, other] = [new AbortController(), new AbortController()];
-    const calls = [one, other].map(({ signal }, at) => group.txn(create(`k${at}`), { signal }));
+    const onUnsent = () => expect.unreachable('it was sent');
+    const calls = [one, other].map(({ signal }, at) => group.txn(create(`k${at}`), { signal, onUnsent }));
     const outcomes = Promise.allSettled(calls);
     await endOfTurn();
     one.abort('enough');

@@ -83,7 +83,7 @@ export class GroupCommit implements Coordinator {
         return this.#inner.txn(txn, options);
       const until = this.clock.now() + duration('timeoutMs', timeoutMs, { min: 0 });
       const own = footprint.hasBytes ? withOwnBytes(txn) : txn;
-      const member = new Member(own, footprint, until, signal, this.#onSettled);
+      const member = new Member(own, footprint, until, options, this.#onSettled);
       this.#newcomers.push(member);
       this.#enter(member);
       this.#proceed();

@@ -1,5 +1,5 @@
 import { AbortScope, type AbortSignalLike } from '../../signals.ts';
-import type { Txn, TxnReply } from '../coordinator.ts';
+import type { CallOptions, Txn, TxnReply } from '../coordinator.ts';
 import type { Batchable } from './batch.ts';
 import type { Footprint } from './footprint.ts';
 
@@ -18,6 +18,7 @@ export class Member implements Batchable {
   isSettled = false;
   /** The batch that it is in while that is on its way. */
   flight: Flight | undefined;
+  readonly #onUnsent: (() => void) | undefined;
   readonly #onSettled: (member: Member) => void;
   #resolve!: (reply: TxnReply) => void;
   #reject!: (error: unknown) => void;
@@ -27,13 +28,14 @@ export class Member implements Batchable {
     txn: Txn,
     footprint: Footprint,
     until: number,
-    signal: AbortSignalLike | undefined,
+    { signal, onUnsent }: CallOptions,
     onSettled: (member: Member) => void,
   ) {
     this.txn = txn;
     this.footprint = footprint;
     this.until = until;
     this.signal = signal;
+    this.#onUnsent = onUnsent;
     this.#onSettled = onSettled;
     this.reply = new Promise((resolve, reject) => {
       this.#resolve = resolve;
@@ -46,7 +48,9 @@ export class Member implements Batchable {
   }
 
   fail(error: unknown): void {
-    if (this.#settle()) this.#reject(error);
+    if (!this.#settle()) return;
+    if (!this.isSent) this.#onUnsent?.();
+    this.#reject(error);
   }
 
   /** From here on its signal ends it at once. */
