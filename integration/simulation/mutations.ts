@@ -144,7 +144,7 @@ export const mutations: readonly Mutation[] = [
         file: 'lock/ending.ts',
         find: '  let sent = 0;\n',
         replace:
-          '  let sent = 0;\n  for (const { keys, slot } of acquisition.queues) session.slots.free(keys, slot);\n',
+          '  let sent = 0;\n  for (const { queue, slot } of acquisition.queues) session.slots.free(queue.keys, slot);\n',
       },
     ],
   },

@@ -51,12 +51,13 @@ export class Following {
   /** Sees to it that the picture is made, and kept while anybody waits. Returns whether it is being kept already. */
   start(): boolean {
     if (this.#watch !== undefined) return true;
-    if (!this.#isReading) void this.readAgain();
+    void this.readAgain();
     return false;
   }
 
-  /** Never rejects. */
+  /** Never rejects. A read that is under way is as good: nothing was told since it began. */
   async readAgain(pause?: BackOff): Promise<void> {
+    if (this.#isReading) return;
     const signal = this.#scope;
     this.#unwatch();
     this.#isReading = true;
