@@ -1,4 +1,4 @@
-import { waitUntilQueued } from '@lockkeeper/testkit';
+import { type FaultyCoordinator, waitUntilQueued } from '@lockkeeper/testkit';
 import { describe, expect, it } from 'vitest';
 import type { MakeLockWorld } from '../lock-world.ts';
 import { settled, soon } from '../outcome.ts';
@@ -15,27 +15,14 @@ export function describeHandOver(where: string, newWorld: MakeLockWorld): void {
     const hold = await keeper.lock('x').acquire();
     const waiting = settled(keeper.lock('x').acquire());
     await waitUntilQueued(keeper, 'x', 1);
-    let arrive = () => {};
-    const arrived = new Promise<void>((resolve) => {
-      arrive = resolve;
-    });
-    let reached = 0;
-    const late = connection.at('onWatch', ({ request }) => {
-      if (request.rangeEnd === undefined) return undefined;
-      reached += 1;
-      return arrived;
-    });
+    const events = holdEventsBack(connection);
     const last = settled((await world.keeper()).lock('x').acquire());
     await waitUntilQueued(keeper, 'x', 2);
     // So the queue is watched, and was read before.
-    await world.until('an event of the queue is on its way', () => reached > 0);
+    await world.until('an event of the queue is on its way', () => events.reached > 0);
     const [, own = ''] = await world.queue('x');
     const ownKey = `${world.namespace}/lock/x/${own}`;
-    const letEventsCome = () => {
-      late.restore();
-      arrive();
-    };
-    return { world, keeper, hold, waiting, last, ownKey, letEventsCome };
+    return { world, keeper, hold, waiting, last, ownKey, letEventsCome: events.letCome };
   }
 
   describe(`locks on ${where}: hand-over within a keeper`, () => {
@@ -82,19 +69,10 @@ export function describeHandOver(where: string, newWorld: MakeLockWorld): void {
       const controller = new AbortController();
       const gone = settled(lock.acquire({ signal: controller.signal }));
       await waitUntilQueued(keeper, 'x', 1);
-      let arrive = () => {};
-      const arrived = new Promise<void>((resolve) => {
-        arrive = resolve;
-      });
-      let reached = 0;
-      const late = connection.at('onWatch', ({ request }) => {
-        if (request.rangeEnd === undefined) return undefined;
-        reached += 1;
-        return arrived;
-      });
+      const events = holdEventsBack(connection);
       const next = settled(lock.acquire());
       await waitUntilQueued(keeper, 'x', 2);
-      await world.until('an event of the queue is on its way', () => reached > 0);
+      await world.until('an event of the queue is on its way', () => events.reached > 0);
       const [, place] = await world.queue('x');
       controller.abort(new Error('no more patience'));
       await gone;
@@ -106,8 +84,7 @@ export function describeHandOver(where: string, newWorld: MakeLockWorld): void {
       await waitUntilQueued(keeper, 'x', 2);
       expect((await world.queue('x')).at(-1)).toBe(place);
       await hold.release();
-      late.restore();
-      arrive();
+      events.letCome();
       const first = (await soon(world, next)).value;
       expect(first?.standing).toBe('held');
       expect(await world.queueLength('x')).toBe(2);
@@ -155,4 +132,25 @@ export function describeHandOver(where: string, newWorld: MakeLockWorld): void {
       expect((await soon(world, next)).value?.standing).toBe('held');
     });
   });
+}
+
+/** Events of queues are on their way from now on, and do not arrive before they are let come. */
+function holdEventsBack(connection: FaultyCoordinator) {
+  let arrive = () => {};
+  const arrived = new Promise<void>((resolve) => {
+    arrive = resolve;
+  });
+  const events = {
+    reached: 0,
+    letCome: () => {
+      late.restore();
+      arrive();
+    },
+  };
+  const late = connection.at('onWatch', ({ request }) => {
+    if (request.rangeEnd === undefined) return undefined;
+    events.reached += 1;
+    return arrived;
+  });
+  return events;
 }

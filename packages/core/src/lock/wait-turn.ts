@@ -131,7 +131,8 @@ async function decide(
   return { behind: places.flatMap(({ before }) => before?.key ?? []), revision };
 }
 
-async function lostKey(acquisition: Acquisition, cause: SpoilCause): Promise<LockkeeperError> {
+/** What becomes of a wait whose key is gone, or was written by somebody else. */
+export async function lostKey(acquisition: Acquisition, cause: SpoilCause): Promise<LockkeeperError> {
   const { session } = acquisition;
   // It may have gone with the lease; a renewal tells.
   if (cause === 'key-deleted') await session.renewNow();

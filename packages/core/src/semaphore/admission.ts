@@ -10,6 +10,7 @@ import { type Acquisition, type Admit, type Place, readContender } from '../lock
 import { untilReached } from '../lock/back-off.ts';
 import { readLimit, type SemaphoreKeys } from '../lock/key-layout.ts';
 import type { MirrorTable } from '../lock/mirror-table.ts';
+import { lostKey } from '../lock/wait-turn.ts';
 import type { AbortSignalLike } from '../signals.ts';
 import { readSemaphore } from './read-semaphore.ts';
 import { PermitSeat, SemaphoreMirror } from './semaphore-mirror.ts';
@@ -52,7 +53,7 @@ async function inTurn(
   try {
     for (let tries = 0; ; tries += 1) {
       const told = await seat.next();
-      if (typeof told === 'string') throw await lostPlace(acquisition, told);
+      if (typeof told === 'string') throw await lostKey(acquisition, told);
       if ('otherLimit' in told) throw otherLimit(plan, told.otherLimit);
       const revision = await takeSlot(
         coordinator,
@@ -82,7 +83,7 @@ async function tryNow(
     const read = await readSemaphore(coordinator, keys, signal);
     const picture = new SemaphorePicture(keys, read);
     const shown = picture.show(key, token) ?? 'key-deleted';
-    if (shown !== 'waiting') throw await lostPlace(acquisition, shown);
+    if (shown !== 'waiting') throw await lostKey(acquisition, shown);
     const { limit } = picture;
     if (limit !== undefined && limit !== String(permits)) throw otherLimit(plan, limit);
     const before = read.queue.findIndex((kv) => kv.key === key);
@@ -107,15 +108,6 @@ const NONE: ReadonlySet<number> = new Set();
 function placeOf({ queues: [place] }: Acquisition): { readonly key: string; readonly token: bigint } {
   if (place?.revision === undefined) throw new TypeError('not in line');
   return { key: place.key, token: place.revision };
-}
-
-async function lostPlace(
-  acquisition: Acquisition,
-  cause: 'key-deleted' | 'foreign-write',
-): Promise<LockkeeperError> {
-  // It may have gone with the lease; a renewal tells.
-  if (cause === 'key-deleted') await acquisition.session.renewNow();
-  return acquisition.lostWhileWaiting(acquisition.session.lossCause ?? cause);
 }
 
 function otherLimit({ name, permits }: SemaphorePlan, limit: string): LockkeeperError {
